@@ -1,0 +1,111 @@
+"""Every way to fail, named by whose fault it is. This module imports nothing of webtune.
+
+A candidate's failure is a value (`Failure`); a caller's or a host's failure is an exception.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class FailureKind(StrEnum):
+    """Why one candidate is out."""
+
+    REJECTED = "rejected"
+    """It does not serve these inputs; nothing ran, so it is never a fallback."""
+    LAUNCH = "launch"
+    """Its WGSL, its pipeline or its launch was refused by the device."""
+    NOT_MEASURED = "not measured"
+    """It ran, and the device gave no usable time for it."""
+    INVALID_SAMPLES = "invalid samples"
+    """Its times contradict each other or the wall clock."""
+    WRONG_ANSWER = "wrong answer"
+    """Its output differs from the reference."""
+    TIMED_OUT = "timed out"
+    """It did not come back in time, here or in an earlier process."""
+    SKIPPED = "skipped"
+    """It was never reached."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """One candidate's failure, as data."""
+
+    kind: FailureKind
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.reason}"
+
+
+class WebtuneError(Exception):
+    """Root of everything that webtune raises."""
+
+
+class UsageError(WebtuneError, ValueError):
+    """A call that cannot be served as written; the message says what to change."""
+
+
+class SpaceError(UsageError):
+    """A parameter space that is empty, or whose constraint raises."""
+
+
+class KernelError(UsageError):
+    """A kernel whose WGSL, parameters and launch do not fit together."""
+
+
+class ArgumentError(UsageError):
+    """An argument of the wrong kind, count, dtype or size."""
+
+
+class KeyUnserialisable(UsageError):
+    """A key that does not survive a round trip through JSON."""
+
+
+class ConfigError(UsageError):
+    """A setting that does not exist or cannot be read."""
+
+
+class FeatureUnavailable(WebtuneError):
+    """The device does not offer a feature or a limit that is asked of it."""
+
+
+class HostUnavailable(WebtuneError, RuntimeError):
+    """No WebGPU, no adapter, or a host's module used on another host."""
+
+
+class DeviceLost(WebtuneError, RuntimeError):
+    """The device is gone; what was pending on it has ended."""
+
+
+class TunerClosed(WebtuneError, RuntimeError):
+    """The tuner was closed; open another."""
+
+
+class LaunchError(WebtuneError, RuntimeError):
+    """The device refused a program: its compiler's or validator's message is the text."""
+
+
+class DeviceTimeout(WebtuneError, TimeoutError):
+    """Submitted work did not come back in time; the device is not to be trusted again."""
+
+
+class Reject(WebtuneError):
+    """Raised by a candidate that does not serve the inputs it is given."""
+
+
+class NoValidKernel(WebtuneError, RuntimeError):
+    """Every candidate failed. `failures` maps each candidate's name to its `Failure`."""
+
+    def __init__(self, message: str, failures: dict[str, Failure]) -> None:
+        super().__init__(message)
+        self.failures = failures
+
+
+class StoreWarning(UserWarning):
+    """Picks are not remembered, or a stored one could not be read. Given once a store."""
+
+
+class TuneWarning(UserWarning):
+    """A tune in the background failed; its outcome has the exception."""

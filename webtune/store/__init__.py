@@ -1,0 +1,1 @@
+"""Where picks are remembered, behind one protocol."""

@@ -1,0 +1,79 @@
+"""What a store must do. Reading is immediate and from here or nothing; storage never fails a tune.
+
+A store that cannot be used warns once (`StoreWarning`) and goes on in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Protocol
+
+from webtune.core.records import Record
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Address:
+    """Where a record lies: one per environment, hardware, set and key. `key` is canonical JSON."""
+
+    environment: str
+    hardware: str
+    name: str
+    key: str
+
+
+class Store(Protocol):
+    """A mapping from `Address` to `Record`, shared by tuners, processes or tabs."""
+
+    @property
+    def location(self) -> str:
+        """A path or a sentence, for people."""
+        ...
+
+    async def open(self) -> None:
+        """Make ready to read (a browser store hydrates here). Never raises: warns instead."""
+        ...
+
+    def get(self, address: Address) -> Record | None:
+        """The record, or None; what cannot be read is None and one warning."""
+        ...
+
+    def put(self, address: Address, record: Record) -> bool:
+        """Remember; True when it will outlive this process. Visible to `get` at once."""
+        ...
+
+    def entries(self) -> Iterable[tuple[Address, Record]]:
+        """All records, ordered by address."""
+        ...
+
+    def purge(
+        self,
+        *,
+        environment: str | None = None,
+        hardware: str | None = None,
+        name: str | None = None,
+        key: str | None = None,
+    ) -> int:
+        """Forget what matches every given part (all, when none is given); how many went."""
+        ...
+
+    def begin(self, hardware: str, candidate: str) -> None:
+        """Journal that a candidate (its id) is about to run for the first time on this hardware."""
+        ...
+
+    def end(self, hardware: str, candidate: str) -> None:
+        """Journal that it came back, well or not."""
+        ...
+
+    def suspects(self, hardware: str) -> frozenset[str]:
+        """Ids of candidates that began on this hardware, in a process or tab that is gone or whose device was
+        abandoned, and never ended."""
+        ...
+
+    async def flush(self) -> None:
+        """Wait until what was put is where it shall be. Never raises."""
+        ...
+
+    def close(self) -> None:
+        """Release files and handles."""
+        ...
