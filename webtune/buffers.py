@@ -1,0 +1,169 @@
+"""What a kernel's arguments are: device buffers with a dtype and a shape, and host arrays.
+
+Anything with the buffer protocol is host data; numpy is used where it is and never required.
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+import struct
+from array import array
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from webtune.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from webtune.gpu.base import Handle
+
+__all__ = ["Argument", "Buffer", "HostArray", "as_host_array", "dtype_bytes", "host_view"]
+
+_BYTES = {
+    "f16": 2, "f32": 4, "f64": 8, "i8": 1, "i16": 2, "i32": 4, "i64": 8,
+    "u8": 1, "u16": 2, "u32": 4, "u64": 8, "bool": 1,
+}  # fmt: skip
+_FORMATS = {
+    "f16": "e", "f32": "f", "f64": "d", "i8": "b", "i16": "h", "i32": "i", "i64": "q",
+    "u8": "B", "u16": "H", "u32": "I", "u64": "Q", "bool": "?",
+}  # fmt: skip
+_KINDS = {"e": "f", "f": "f", "d": "f", "b": "i", "h": "i", "i": "i", "l": "i", "q": "i",
+          "n": "i", "B": "u", "H": "u", "I": "u", "L": "u", "Q": "u", "N": "u", "c": "u"}  # fmt: skip
+
+
+def dtype_bytes(dtype: str) -> int:
+    """The size of one element in bytes."""
+    try:
+        return _BYTES[dtype]
+    except KeyError:
+        known = ", ".join(_BYTES)
+        raise ArgumentError(f"dtype {dtype!r} is not known; use one of {known}") from None
+
+
+def _dtype_of(view: memoryview) -> str:
+    code = view.format.lstrip("@=<>!")
+    if view.format[:1] in (">", "!") and view.itemsize > 1:
+        raise ArgumentError("big-endian data cannot be bound; convert it to little-endian first")
+    if code == "?":
+        return "bool"
+    if code not in _KINDS:
+        raise ArgumentError(
+            f"an array of format {view.format!r} has no WGSL type; use f32, f16, i32 or u32 elements"
+        )
+    return f"{_KINDS[code]}{8 * view.itemsize}"
+
+
+class HostArray:
+    """Host data as an argument: `dtype`, `shape`, `size` (elements), `nbytes`, and indexing."""
+
+    __slots__ = ("data", "dtype", "nbytes", "shape", "size")
+
+    def __init__(self, view: memoryview) -> None:
+        self.dtype = _dtype_of(view)
+        self.shape: tuple[int, ...] = tuple(view.shape or ())
+        self.nbytes = view.nbytes
+        self.size = math.prod(self.shape)
+        self.data = view.cast("B") if view.c_contiguous else memoryview(view.tobytes())
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of one element."""
+        return dtype_bytes(self.dtype)
+
+    def __getitem__(self, index: int) -> int | float | bool:
+        value: int | float | bool = _cast(self.data, self.dtype)[index]
+        return value
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __iter__(self) -> Iterator[int | float | bool]:
+        return iter(_cast(self.data, self.dtype))
+
+    def __repr__(self) -> str:
+        return f"HostArray({self.dtype}, shape={self.shape})"
+
+
+class Buffer:
+    """A buffer on a device. `shape` in elements of `dtype`; `handle` is the device's own object.
+
+    Buffers come from `Tuner.upload`, `Tuner.empty` or `Tuner.wrap`; `destroy` frees one that
+    webtune made.
+    """
+
+    __slots__ = ("__weakref__", "_free", "dtype", "handle", "nbytes", "owner", "shape", "size")
+
+    def __init__(
+        self,
+        handle: Handle,
+        dtype: str,
+        shape: Sequence[int],
+        owner: object,
+        free: Any = None,
+    ) -> None:
+        self.handle = handle
+        self.dtype = dtype
+        self.shape = tuple(shape)
+        self.size = math.prod(self.shape)
+        self.nbytes = self.size * dtype_bytes(dtype)
+        self.owner = owner
+        self._free = free
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of one element."""
+        return dtype_bytes(self.dtype)
+
+    def destroy(self) -> None:
+        """Free the device's memory, if webtune made it. Using the buffer afterwards is an error."""
+        free, self._free = self._free, None
+        if free is not None:
+            free(self)
+
+    def __repr__(self) -> str:
+        return f"Buffer({self.dtype}, shape={self.shape})"
+
+
+Argument = Buffer | HostArray
+
+
+def as_host_array(data: Any) -> HostArray | None:
+    """`data` as a host array, or None where it has no buffer protocol."""
+    try:
+        view = memoryview(data)
+    except TypeError:
+        convert = getattr(data, "to_memoryview", None)  # a JavaScript typed array
+        if convert is None:
+            return None
+        view = convert()
+    return HostArray(view)
+
+
+def host_view(raw: memoryview, dtype: str, shape: Sequence[int]) -> Any:
+    """Bytes from a device as a numpy array of `shape` where numpy is installed, else as a
+    memoryview of `dtype` elements (f16: as an array of floats)."""
+    shape = tuple(shape)
+    numpy = _numpy()
+    if numpy is not None:
+        kind = {"f": "f", "i": "i", "u": "u", "b": "?"}[dtype[0]]
+        name = "?" if dtype == "bool" else f"{kind}{dtype_bytes(dtype)}"
+        return numpy.frombuffer(raw, dtype=name).reshape(shape).copy()
+    flat = raw.cast("B") if raw.format != "B" else raw
+    flat = memoryview(bytearray(flat)) if flat.readonly else flat
+    return _cast(flat, dtype, shape)
+
+
+def _cast(flat: memoryview, dtype: str, shape: Sequence[int] = ()) -> Any:
+    view: Any = flat
+    if dtype == "f16":  # a memoryview reads no half floats before Python 3.12
+        return array("f", (value for (value,) in struct.iter_unpack("<e", flat)))
+    if len(shape) > 1 and math.prod(shape):
+        return view.cast(_FORMATS[dtype], shape=list(shape))
+    return view.cast(_FORMATS[dtype])
+
+
+def _numpy() -> Any:
+    try:
+        return importlib.import_module("numpy")
+    except ImportError:
+        return None
