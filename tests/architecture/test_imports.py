@@ -1,0 +1,191 @@
+"""Imports point one way. Read from the sources, so that no machine's set-up can hide an arrow."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = ROOT / "webtune"
+
+LAYERS = {
+    "errors": set[str](),
+    "core": {"errors"},
+    "strategies": {"errors", "core"},
+    "base": {"errors", "core"},
+    "edge": {"errors", "core", "base"},
+    "middle": {"errors", "core", "strategies", "base"},
+    "hosts": {"errors", "core", "strategies", "base", "edge", "middle"},
+    "top": {"errors", "core", "strategies", "base", "edge", "middle", "hosts"},
+}
+"""Layer → the layers it may import; itself always. `base` is the protocols of device and store with
+their host-free parts; `edge` is what talks to a real device or a real store."""
+
+EDGE = re.compile(r"(gpu|store)\.(native|browser|dawn|sqlite|opfs|timestamps)\b")
+TOP = {"", "__main__", "cli", "kernels", "progress", "replay", "testing"}
+PURE = ("core", "strategies")
+FORBIDDEN_IN_PURE = {
+    "asyncio", "concurrent", "io", "js", "logging", "multiprocessing", "numpy", "os", "pathlib",
+    "platform", "pyodide", "random", "secrets", "shutil", "socket", "sqlite3", "subprocess", "sys",
+    "tempfile", "threading", "time", "datetime", "wgpu", "uuid",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Import:
+    """One import statement's target as a module name, and whether it runs when imported."""
+
+    target: str
+    at_load: bool
+
+
+def module_name(path: Path) -> str:
+    """`webtune/core/model.py` → `core.model`; the package itself → ``."""
+    parts = path.relative_to(PACKAGE).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {module_name(path): path for path in sorted(PACKAGE.rglob("*.py"))}
+
+
+def is_type_checking(node: ast.stmt) -> bool:
+    return isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+
+
+def statements(body: list[ast.stmt], at_load: bool) -> Iterator[tuple[ast.stmt, bool]]:
+    """All statements that can run, with whether they run at load; blocks for type checkers are
+    left out, for they never run."""
+    for node in body:
+        if is_type_checking(node):
+            yield from statements(node.orelse, at_load)  # type: ignore[attr-defined]
+            continue
+        yield node, at_load
+        inner_at_load = at_load and not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        for field in ("body", "orelse", "finalbody"):
+            yield from statements(getattr(node, field, []), inner_at_load)
+        for handler in getattr(node, "handlers", []):
+            yield from statements(handler.body, inner_at_load)
+
+
+def imports(name: str) -> list[Import]:
+    """What a module of webtune imports, as absolute names."""
+    path = MODULES[name]
+    package = name if path.name == "__init__.py" else name.rpartition(".")[0]
+    found: list[Import] = []
+    for node, at_load in statements(ast.parse(path.read_text()).body, True):
+        if isinstance(node, ast.Import):
+            found += [Import(alias.name, at_load) for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                above = ["webtune", *filter(None, package.split("."))]
+                above = above[: len(above) - node.level + 1]
+                base = ".".join([*above, *filter(None, [node.module])])
+            for alias in node.names:
+                deeper = f"{base}.{alias.name}"
+                is_module = deeper.removeprefix("webtune.") in MODULES
+                found.append(Import(deeper if is_module else base, at_load))
+    return found
+
+
+def own(target: str) -> str | None:
+    """The module of webtune that a target names, or None for another package."""
+    if target == "webtune":
+        return ""
+    name = target.removeprefix("webtune.")
+    return name if name != target and name in MODULES else None
+
+
+def layer(name: str) -> str:
+    head = name.partition(".")[0]
+    if head in {"errors", "core", "strategies", "hosts"}:
+        return head
+    if head in {"gpu", "store"}:
+        return "edge" if EDGE.match(name) else "base"
+    return "top" if head in TOP else "middle"
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_every_arrow_points_down(name: str) -> None:
+    here = layer(name)
+    allowed = LAYERS[here] | {here}
+    for item in imports(name):
+        target = own(item.target)
+        if target is not None:
+            there = layer(target)
+            assert there in allowed, f"{name} ({here}) imports {target} ({there})"
+
+
+def test_no_module_imports_itself_round_a_corner() -> None:
+    graph = {
+        name: {own(item.target) for item in imports(name) if item.at_load} - {None, name}
+        for name in MODULES
+    }
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as circle:
+        pytest.fail(f"circle of imports: {circle.args[1]}")
+
+
+@pytest.mark.parametrize("name", [name for name in MODULES if name.partition(".")[0] in PURE])
+def test_what_decides_touches_no_clock_device_file_chance_or_javascript(name: str) -> None:
+    heads = {item.target.partition(".")[0] for item in imports(name)}
+    assert not heads & FORBIDDEN_IN_PURE
+    called = {
+        node.func.id
+        for node in ast.walk(ast.parse(MODULES[name].read_text()))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+    }
+    assert not called & {"open", "print", "input", "eval", "exec", "__import__"}
+
+
+def test_only_hosts_auto_asks_for_the_platform() -> None:
+    asking = {
+        name
+        for name, path in MODULES.items()
+        if re.search(r"emscripten|sys\.platform|platform\.system|os\.name\b", path.read_text())
+    }
+    assert asking == {"hosts.auto"}
+
+
+@pytest.mark.parametrize("package", ["wgpu", "js", "pyodide", "numpy"])
+def test_packages_of_a_host_are_loaded_at_import_by_its_own_modules_only(package: str) -> None:
+    loading = {
+        name
+        for name in MODULES
+        if any(i.at_load and i.target.partition(".")[0] == package for i in imports(name))
+    }
+    natives = {"gpu.native", "hosts.native"}
+    browsers = {"gpu.browser", "hosts.browser", "store.opfs"}
+    assert (
+        loading <= {"wgpu": natives, "js": browsers, "pyodide": browsers, "numpy": set()}[package]
+    )
+
+
+def test_the_reader_of_imports_sees_through_functions_and_relative_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = tmp_path / "probe.py"
+    source.write_text(
+        "from typing import TYPE_CHECKING\n"
+        "if TYPE_CHECKING:\n    import hidden\n"
+        "def f():\n    import late\n"
+        "try:\n    import tried\nexcept ImportError:\n    import instead\n"
+        "from .model import Round\nfrom . import records\nfrom .. import errors\n"
+    )
+    monkeypatch.setitem(MODULES, "core.probe", source)
+    assert imports("core.probe") == [
+        Import("typing", True),
+        Import("late", False),
+        Import("tried", True),
+        Import("instead", True),
+        Import("webtune.core.model", True),
+        Import("webtune.core.records", True),
+        Import("webtune.errors", True),
+    ]

@@ -1,0 +1,62 @@
+"""What every test may rely on: which webtune is under test, and a cache folder of its own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import webtune
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = Path(webtune.__file__).resolve().parent
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Refuse to test the checkout where the gate asked for the built wheel."""
+    expected = os.environ.get("WEBTUNE_EXPECT_AT")
+    if expected and PACKAGE.parent != Path(expected).resolve():
+        raise pytest.UsageError(f"webtune comes from {PACKAGE}, not from {expected}")
+
+
+def pytest_report_header() -> str:
+    return f"webtune under test: {PACKAGE}"
+
+
+@pytest.fixture
+def root() -> Path:
+    """The checkout, for tests that read sources."""
+    return ROOT
+
+
+@pytest.fixture
+def cache_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder for picks that this test alone uses, in this process and in those it starts."""
+    folder = tmp_path / "cache"
+    monkeypatch.setenv("WEBTUNE_CACHE_DIR", str(folder))
+    return folder
+
+
+Python = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture
+def python(tmp_path: Path) -> Python:
+    """Runs `python WORDS…` in an empty folder with the same webtune; gives what it printed."""
+
+    def call(*words: str, **env: str) -> subprocess.CompletedProcess[str]:
+        path = os.pathsep.join([str(PACKAGE.parent), os.environ.get("PYTHONPATH", "")])
+        return subprocess.run(
+            [sys.executable, *words],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": path, **env},
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+
+    return call

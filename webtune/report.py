@@ -1,0 +1,205 @@
+"""Tables for people. Everything is plain text first; colour is only ever added on a terminal.
+
+Nothing is decided here: winners, ties and verdicts arrive as they were decided. Times come in as
+integer nanoseconds and are written with a unit.
+"""
+
+from __future__ import annotations
+
+import sys
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TextIO
+
+from webtune.core.model import Interval
+
+__all__ = ["CandidateLine", "Table", "candidate_table", "duration", "factor", "params_text", "rate"]
+
+_UNITS = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "µs"), (1, "ns"))
+_NOTHING = "–"
+
+
+def duration(time_ns: float | None) -> str:
+    """`1234567` → `1.235 ms`: four digits in the largest unit that leaves one before the point."""
+    if time_ns is None:
+        return _NOTHING
+    for size, unit in _UNITS:
+        if abs(time_ns) >= size or size == 1:
+            return f"{_four_digits(time_ns / size, whole=size == 1)} {unit}"
+    raise AssertionError("unreachable")
+
+
+def spread(time_ns: float | None, interval: Interval | tuple[int, int] | None) -> str:
+    """A time with half the width of its interval, in per cent: `1.235 ms ± 0.4 %`."""
+    if time_ns is None or interval is None:
+        return duration(time_ns)
+    low, high = _ends(interval)
+    half = 50 * (high - low) / time_ns if time_ns else 0.0
+    return f"{duration(time_ns)} ± {half:.1f} %"
+
+
+def between(interval: Interval | tuple[int, int] | None) -> str:
+    """An interval's ends: `1.23 … 1.25 ms`, one unit where both share it."""
+    if interval is None:
+        return _NOTHING
+    low, high = (duration(end) for end in _ends(interval))
+    return f"{low.removesuffix(' ' + high.split()[-1])} … {high}"
+
+
+def factor(numerator_ns: float | None, denominator_ns: float | None) -> str:
+    """How many times: `2.41×`, or a dash where either is not known."""
+    if not numerator_ns or not denominator_ns:
+        return _NOTHING
+    return f"{_three_digits(numerator_ns / denominator_ns)}×"
+
+
+def rate(flops: float | None, nbytes: float | None, time_ns: float | None) -> str:
+    """Throughput in GFLOP/s where there is arithmetic to count, else in GB/s."""
+    if not time_ns or not (flops or nbytes):
+        return _NOTHING
+    if flops:
+        return f"{_three_digits(flops / time_ns)} GFLOP/s"
+    return f"{_three_digits((nbytes or 0) / time_ns)} GB/s"
+
+
+def params_text(params: Mapping[str, Any]) -> str:
+    """`WG=64 PER=2`; a dash for a candidate without parameters."""
+    return " ".join(f"{name}={value}" for name, value in params.items()) or _NOTHING
+
+
+def _ends(interval: Interval | tuple[int, int]) -> tuple[int, int]:
+    if isinstance(interval, Interval):
+        return interval.low_ns, interval.high_ns
+    return interval[0], interval[1]
+
+
+def _four_digits(value: float, *, whole: bool) -> str:
+    if whole:
+        return f"{value:.0f}"
+    return f"{value:.3f}" if value < 10 else f"{value:.2f}" if value < 100 else f"{value:.1f}"
+
+
+def _three_digits(value: float) -> str:
+    return f"{value:.2f}" if value < 10 else f"{value:.1f}" if value < 100 else f"{value:.0f}"
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Headed columns. A header that starts with `>` is a column of numbers, aligned to the right.
+    `notes` follow the rows; `strong` are the indices of rows to stress."""
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    title: str = ""
+    notes: tuple[str, ...] = ()
+    strong: frozenset[int] = frozenset()
+
+    def plain(self) -> str:
+        """The table as text, each line without trailing blanks."""
+        heads = [column.removeprefix(">") for column in self.columns]
+        widths = [
+            max(map(cell_width, [head, *(row[i] for row in self.rows)]))
+            for i, head in enumerate(heads)
+        ]
+        lines = [self.title] if self.title else []
+        lines.append(self._line(heads, widths))
+        lines.append("  ".join("-" * width for width in widths))
+        lines += [self._line(row, widths) for row in self.rows]
+        lines += self.notes
+        return "\n".join(lines)
+
+    def _line(self, cells: Sequence[str], widths: Sequence[int]) -> str:
+        padded = []
+        for column, cell, width in zip(self.columns, cells, widths, strict=True):
+            blank = " " * (width - cell_width(cell))
+            padded.append(blank + cell if column.startswith(">") else cell + blank)
+        return "  ".join(padded).rstrip()
+
+    def markdown(self) -> str:
+        """The rows as a Markdown table, for documents."""
+        heads = [column.removeprefix(">") for column in self.columns]
+        rule = ["---:" if column.startswith(">") else "---" for column in self.columns]
+        lines = [heads, rule, *([c.replace("|", "\\|") for c in row] for row in self.rows)]
+        return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+    def show(self, stream: TextIO | None = None) -> None:
+        """Print: through rich on a terminal where rich is installed, else as plain text."""
+        stream = stream or sys.stdout
+        if not (stream.isatty() and self._show_rich(stream)):
+            print(self.plain(), file=stream)
+
+    def _show_rich(self, stream: TextIO) -> bool:
+        try:
+            from rich.box import SIMPLE_HEAD
+            from rich.console import Console
+            from rich.table import Table as RichTable
+            from rich.text import Text
+        except ImportError:
+            return False
+        table = RichTable(box=SIMPLE_HEAD, title=self.title or None, title_justify="left")
+        for column in self.columns:
+            justify = "right" if column.startswith(">") else "left"
+            table.add_column(column.removeprefix(">"), justify=justify)  # type: ignore[arg-type]
+        for index, row in enumerate(self.rows):
+            style = "bold green" if index in self.strong else ""
+            table.add_row(*(Text(cell, style=style) for cell in row))
+        console = Console(file=stream, highlight=False)
+        console.print(table)
+        for note in self.notes:
+            console.print(Text(note, style="dim"))
+        return True
+
+
+def cell_width(text: str) -> int:
+    """Columns of a terminal that a text takes: wide characters take two, combining ones none."""
+    return sum(
+        0 if unicodedata.combining(sign) else 2 if unicodedata.east_asian_width(sign) in "WF" else 1
+        for sign in text
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class CandidateLine:
+    """One candidate of a tune, as it was decided. `verdict` is a term ("winner", "ties", "slower",
+    "rejected" …) and `why` the sentence that goes with it."""
+
+    name: str
+    params: Mapping[str, Any]
+    time_ns: int | None
+    interval: Interval | tuple[int, int] | None
+    samples: int
+    verdict: str
+    why: str = ""
+
+
+def candidate_table(
+    lines: Iterable[CandidateLine], *, title: str = "", notes: Sequence[str] = ()
+) -> Table:
+    """What became of every candidate: the winner first, then by time, then those without one."""
+    ordered = sorted(
+        lines,
+        key=lambda line: (line.verdict != "winner", line.time_ns is None, line.time_ns or 0),
+    )
+    best_ns = next((line.time_ns for line in ordered if line.verdict == "winner"), None)
+    rows = tuple(
+        (
+            line.name if not line.params else f"{line.name}  {params_text(line.params)}",
+            duration(line.time_ns),
+            between(line.interval),
+            factor(line.time_ns, best_ns),
+            str(line.samples) if line.samples else _NOTHING,
+            line.verdict,
+            first_line(line.why),
+        )
+        for line in ordered
+    )
+    columns = ("candidate", ">time", ">interval", ">vs winner", ">samples", "verdict", "why")
+    strong = frozenset(i for i, line in enumerate(ordered) if line.verdict == "winner")
+    return Table(columns, rows, title=title, notes=tuple(notes), strong=strong)
+
+
+def first_line(text: str, most: int = 120) -> str:
+    """The first line with anything in it, cut where it would break the table."""
+    line = next((part.strip() for part in text.splitlines() if part.strip()), "")
+    return line if len(line) <= most else line[: most - 1] + "…"
