@@ -349,7 +349,7 @@ def chore_test(words: Sequence[str]) -> int:
     env = {
         "PYTHONPATH": str(installed),
         "PYTHONSAFEPATH": "1",
-        "WEBTUNE_EXPECT_AT": str(installed),
+        "WEBTUNE_TEST_EXPECT_AT": str(installed),
     }
     if pytest("-q", *words, env=env):
         failed.append("pytest")

@@ -18,7 +18,7 @@ PACKAGE = Path(webtune.__file__).resolve().parent
 
 def pytest_configure(config: pytest.Config) -> None:
     """Refuse to test the checkout where the gate asked for the built wheel."""
-    expected = os.environ.get("WEBTUNE_EXPECT_AT")
+    expected = os.environ.get("WEBTUNE_TEST_EXPECT_AT")
     if expected and PACKAGE.parent != Path(expected).resolve():
         raise pytest.UsageError(f"webtune comes from {PACKAGE}, not from {expected}")
 
