@@ -49,8 +49,8 @@ def at_level(level: Level | str) -> Iterator[None]:
 
 def anchor(
     x: int,
-    max: int | None = None,
-    min: int | None = None,
+    max: int | None = None,  # noqa: A002
+    min: int | None = None,  # noqa: A002
     base: float = 2,
     level: Level | str | None = None,
 ) -> int:

@@ -343,10 +343,13 @@ def _typed(known: Knob, given: Any, source: str) -> Any:
 
 
 def _wrong(known: Knob, given: Any, source: str) -> ConfigError:
-    wanted = " | ".join(known.choices) or {
-        "int": "a whole number",
-        "float": "a number",
-        "bool": "true or false",
-        "str": "text",
-    }[known.kind]
+    wanted = (
+        " | ".join(known.choices)
+        or {
+            "int": "a whole number",
+            "float": "a number",
+            "bool": "true or false",
+            "str": "text",
+        }[known.kind]
+    )
     return ConfigError(f"{source}: {known.name} is {given!r}; it takes {wanted}")
