@@ -157,7 +157,7 @@ def _cast(flat: memoryview, dtype: str, shape: Sequence[int] = ()) -> Any:
     view: Any = flat
     if dtype == "f16":  # a memoryview reads no half floats before Python 3.12
         return array("f", (value for (value,) in struct.iter_unpack("<e", flat)))
-    if len(shape) > 1 and math.prod(shape):
+    if len(shape) > 1 and 0 not in shape:
         return view.cast(_FORMATS[dtype], shape=list(shape))
     return view.cast(_FORMATS[dtype])
 

@@ -44,6 +44,7 @@ class CandidateRecord:
     failure: str = ""
     reason: str = ""
     eliminated: bool = False
+    interval_ns: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +69,7 @@ class Record:
     limit_ns: int | None = None
     launches: int = 0
     wall_s: float = 0.0
+    tie_rule: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,13 +160,12 @@ def _checksum(body: Any) -> str:
 
 
 def _record(body: Any) -> Record:
-    interval = body["interval_ns"]
     kind, quantum_ns, period_ns = body["clock"]
     return Record(
         fingerprint=_text(body["fingerprint"]),
         winner=_text(body["winner"]),
         candidates=_all(_candidate, body["candidates"]),
-        interval_ns=None if interval is None else _pair(_whole, interval),
+        interval_ns=_optional_pair(body["interval_ns"]),
         ties=_all(_text, body["ties"]),
         confidence=_number(body["confidence"]),
         strategy=_text(body["strategy"]),
@@ -175,6 +176,7 @@ def _record(body: Any) -> Record:
         limit_ns=_optional_whole(body.get("limit_ns")),
         launches=_whole(body.get("launches", 0)),
         wall_s=_number(body.get("wall_s", 0.0)),
+        tie_rule=_text(body.get("tie_rule", "")),
     )
 
 
@@ -190,6 +192,7 @@ def _candidate(body: Any) -> CandidateRecord:
         failure=_text(body.get("failure", "")),
         reason=_text(body.get("reason", "")),
         eliminated=bool(body.get("eliminated", False)),
+        interval_ns=_optional_pair(body.get("interval_ns")),
     )
 
 
@@ -205,6 +208,10 @@ def _all(part: Callable[[Any], Part], values: Any) -> tuple[Part, ...]:
 def _pair(part: Callable[[Any], Part], values: Any) -> tuple[Part, Part]:
     first, second = _all(part, values)
     return first, second
+
+
+def _optional_pair(value: Any) -> tuple[int, int] | None:
+    return None if value is None else _pair(_whole, value)
 
 
 def _text(value: Any) -> str:

@@ -85,6 +85,11 @@ class Program(Protocol):
     @property
     def label(self) -> str: ...
 
+    @property
+    def failure(self) -> str | None:
+        """Why the device refused it, where that is only known after `compile_now` returned."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Shot:
@@ -168,6 +173,11 @@ class Device(Protocol):
     async def compile(self, dispatches: Sequence[Dispatch]) -> Program:
         """Pipelines and bind groups, cached by content. `LaunchError` with the compiler's message
         and line when anything is refused."""
+        ...
+
+    def compile_now(self, dispatches: Sequence[Dispatch]) -> Program:
+        """The same without waiting, for launches. A blocking device raises `LaunchError`; a browser
+        device may learn of a refusal later and then sets the program's `failure`."""
         ...
 
     def submit(self, program: Program, before: Sequence[Copy] = ()) -> None:

@@ -1,0 +1,45 @@
+"""The one place that asks where webtune runs, and the front doors that follow from it."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from webtune.tuner import Tuner
+
+__all__ = ["open_tuner", "open_tuner_async", "platform"]
+
+
+def platform() -> str:
+    """ "browser" under Pyodide, else "native"."""
+    return "browser" if sys.platform == "emscripten" else "native"
+
+
+def open_tuner(device: Any = None, *, store: Any = None, **settings: Any) -> Tuner:
+    """Open a tuner on the best adapter, or on your own `device` (a `wgpu.GPUDevice`).
+
+    - `store`: None for the user's cache folder, "memory", "none", a folder, or a store object.
+    - `settings`: knobs of `webtune.core.config.Config` by name (`strategy="fixed"` …), and `adapter=`, part of an
+      adapter's name.
+    Raises `HostUnavailable` where no adapter can compute, and in a browser, where opening must be
+    awaited: use `await open_tuner_async()` there.
+    """
+    if platform() == "browser":
+        from webtune.errors import HostUnavailable
+
+        raise HostUnavailable("a page cannot wait here; use `await webtune.open_tuner_async()`")
+    from webtune.hosts.native import open_native
+
+    return open_native(device, store=store, **settings)
+
+
+async def open_tuner_async(device: Any = None, *, store: Any = None, **settings: Any) -> Tuner:
+    """The same, awaiting. In a browser on `navigator.gpu`, or on your own JavaScript `GPUDevice`,
+    with picks in the origin private file system."""
+    if platform() == "browser":
+        from webtune.hosts.browser import open_browser
+
+        return await open_browser(device, store=store, **settings)
+    from webtune.hosts.native import open_native
+
+    return open_native(device, store=store, **settings)

@@ -1,0 +1,183 @@
+"""A kernel: one WGSL source and a space of parameters make a set of candidates.
+
+The source is read when the kernel is made, so a mistake shows where it was written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from webtune.buffers import Argument
+from webtune.core.fingerprint import candidate_id
+from webtune.core.work import Work
+from webtune.errors import KernelError
+from webtune.material import material
+from webtune.recorder import Recorder
+from webtune.space import Params, Space, grid
+from webtune.tunable import Group, Priority, Tunable, TunableSet
+from webtune.wgsl import Interface, interface
+
+__all__ = ["Kernel"]
+
+
+class Kernel(TunableSet):
+    """WGSL and its parameters.
+
+    - `source`: WGSL, or a function of the parameters that gives it (for what override constants
+      cannot express: types, unrolling, `enable`).
+    - `params`: a space from `grid`. Each parameter is an override constant of the same name;
+      those that only `workgroups` or a source function reads are named in `launch_params`.
+    - `workgroups(params, *args)`: one to three counts. `constants(params, *args)`: further override
+      constants, for what the arguments decide.
+    - `entry`: the compute entry point. `requires`: features, or a function of the parameters.
+    - `repeat=False`: a sample must not run the kernel more than once in a row.
+    The rest is `TunableSet`'s. Raises `KernelError` or `SpaceError` at once for what does not fit.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        source: str | Callable[[Params], str],
+        workgroups: Callable[..., int | Sequence[int]] | int | Sequence[int],
+        params: Space | None = None,
+        entry: str = "main",
+        constants: Callable[..., Mapping[str, float | int | bool]] | None = None,
+        launch_params: Sequence[str] = (),
+        requires: Iterable[str] | Callable[[Params], Iterable[str]] = (),
+        groups: Mapping[Group, Priority] | None = None,
+        repeat: bool = True,
+        restore: Sequence[str] = (),
+        key: Callable[..., Any] | None = None,
+        check: Any = None,
+        work: Callable[..., Work | None] | None = None,
+        inputs: Callable[..., Sequence[Any]] | None = None,
+        evict: Callable[..., None] | None = None,
+        short_circuit: bool = True,
+    ) -> None:
+        self.params = params if params is not None else grid()
+        if not isinstance(self.params, Space):
+            raise KernelError(f"{name}: params= takes wt.grid(…), not {type(params).__name__}")
+        first = next(iter(self.params), None)
+        if first is None:
+            raise KernelError(f"{name}: the parameter space is empty")
+        self.source = source
+        self.entry = entry
+        self._workgroups = workgroups
+        self._constants = constants
+        self._launch_params = frozenset(launch_params)
+        self._requires = requires
+        self._repeat = repeat
+        self._groups = tuple((groups or {}).items())
+        shader = interface(self._text(first))
+        self._check_shader(name, shader)
+        self._elements = tuple(binding.element for binding in shader.bindings)
+        # The function's first parameter is the point; work= gets the arguments alone or with it.
+        super().__init__(
+            name,
+            arguments=[binding.name for binding in shader.bindings],
+            outputs=[binding.name for binding in shader.bindings if binding.written],
+            restore=restore,
+            key=key,
+            check=check,
+            work=_with_params(work, first),
+            inputs=inputs,
+            evict=evict,
+            short_circuit=short_circuit,
+        )
+        unwritten = [item for item in self.restore if item not in (self.outputs or ())]
+        if unwritten:
+            raise KernelError(
+                f"{name}: restore= names {', '.join(unwritten)}, which the shader only reads"
+            )
+        self._append(self._build)
+
+    def _text(self, params: Params) -> str:
+        text = self.source(params) if callable(self.source) else self.source
+        if not isinstance(text, str) or not text.strip():
+            raise KernelError(f"the source for {params or 'no parameters'} is not WGSL text: {text!r}")
+        return text
+
+    def _check_shader(self, name: str, shader: Interface) -> None:
+        if shader.entries and self.entry not in shader.entries:
+            raise KernelError(
+                f"{name}: no compute entry point {self.entry!r}; "
+                f"the shader has {', '.join(shader.entries)}"
+            )
+        overrides = {override.name for override in shader.overrides}
+        if not callable(self.source):
+            stray = [
+                axis
+                for axis in self.params.names
+                if axis not in overrides and axis not in self._launch_params
+            ]
+            if stray:
+                raise KernelError(
+                    f"{name}: the shader has no override for the parameter {', '.join(stray)}; "
+                    f"declare `override {stray[0]}: u32;`, or name it in launch_params= if only "
+                    "workgroups= reads it"
+                )
+        if self._constants is None:
+            unset = sorted(shader.required - set(self.params.names))
+            if unset:
+                raise KernelError(
+                    f"{name}: nobody sets the override {', '.join(unset)}; add it to params=, return "
+                    "it from constants=, or give it a default in the shader"
+                )
+
+    def dtype_hint(self, place: int) -> str:
+        """The element type that the shader declares."""
+        return self._elements[place] or "u32"
+
+    def _build(self) -> Iterator[Tunable]:
+        workgroups = self._workgroups
+        launch = [
+            material(workgroups) if callable(workgroups) else repr(workgroups),
+            material(self._constants),
+            self._repeat,
+        ]
+        for params in self.params:
+            needs = self._requires(params) if callable(self._requires) else self._requires
+            yield Tunable(
+                name=str(params) or self.name,
+                params=params,
+                id=candidate_id(
+                    self.name,
+                    wgsl=[self._text(params)],
+                    params=dict(params),
+                    entries=[self.entry],
+                    extra=launch,
+                ),
+                record=self._recording(params),
+                groups=self._groups,
+                requires=frozenset([needs] if isinstance(needs, str) else needs),
+                repeat=self._repeat,
+            )
+
+    def _recording(self, params: Params) -> Callable[[Recorder, tuple[Argument, ...]], None]:
+        def record(recorder: Recorder, args: tuple[Argument, ...]) -> None:
+            source = self._text(params)
+            overrides = {override.name for override in interface(source).overrides}
+            constants = {name: value for name, value in params.items() if name in overrides}
+            if self._constants is not None:
+                constants |= dict(self._constants(params, *args))
+            workgroups = self._workgroups
+            recorder.dispatch(
+                source,
+                args,
+                workgroups(params, *args) if callable(workgroups) else workgroups,
+                entry=self.entry,
+                constants=constants,  # type: ignore[arg-type]
+            )
+
+        return record
+
+
+def _with_params(
+    work: Callable[..., Work | None] | None, params: Params
+) -> Callable[..., Work | None] | None:
+    """`work=` is written as `lambda p, *args`, like the other functions of a kernel."""
+    if work is None:
+        return None
+    return lambda *args: work(params, *args)

@@ -1,0 +1,193 @@
+"""What a caller is told of a decision: every candidate, its time, and why it did not win."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from webtune.core.records import CandidateRecord, Record
+from webtune.core.work import Work
+from webtune.space import Params
+from webtune.tunable import TunableSet
+
+__all__ = ["CandidateReport", "TuneReport"]
+
+
+@dataclass(frozen=True, slots=True)
+class CandidateReport:
+    """One candidate. `status` is "winner", "tie", "slower", "eliminated", "skipped", or the kind of its
+    failure. Times are ns of one execution; `interval_ns` is a 95 % interval of the time."""
+
+    name: str
+    params: Params
+    id: str
+    status: str
+    time_ns: int | None = None
+    interval_ns: tuple[int, int] | None = None
+    samples_ns: tuple[int, ...] = ()
+    reason: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return {
+            "name": self.name,
+            "params": dict(self.params),
+            "id": self.id,
+            "status": self.status,
+            "time_ns": self.time_ns,
+            "interval_ns": list(self.interval_ns) if self.interval_ns else None,
+            "samples_ns": list(self.samples_ns),
+            "reason": self.reason,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class TuneReport:
+    """One decision. `source` is "tuned", "store", "memory" or "single" (a set of one candidate).
+
+    `key` is canonical JSON. `wall_s` and `launches` are what the tune cost when it was made;
+    `measured` is False for a winner that ran but could not be timed. As text it is a table.
+    """
+
+    name: str
+    key: str
+    winner: CandidateReport | None
+    results: tuple[CandidateReport, ...]
+    source: str
+    strategy: str = ""
+    ties: tuple[str, ...] = ()
+    confidence: float = 0.0
+    tie_rule: str = ""
+    measured: bool = True
+    launches: int = 0
+    wall_s: float = 0.0
+    clock: tuple[str, int, float] = ("", 0, 1.0)
+    hardware: str = ""
+    limit_ns: int | None = None
+    work: Work | None = None
+    peaks: tuple[float, float] | None = None
+
+    @property
+    def winner_ns(self) -> int | None:
+        """The winner's time, ns."""
+        return self.winner.time_ns if self.winner else None
+
+    @property
+    def interval_ns(self) -> tuple[int, int] | None:
+        """The 95 % interval of the winner's time, ns."""
+        return self.winner.interval_ns if self.winner else None
+
+    @property
+    def default_ns(self) -> int | None:
+        """The time of the first candidate of the set, ns, if it was measured."""
+        return self.results[0].time_ns if self.results else None
+
+    @property
+    def slowest_ns(self) -> int | None:
+        """The time of the slowest candidate that was measured, ns."""
+        return max((r.time_ns for r in self.results if r.time_ns is not None), default=None)
+
+    def counts(self) -> dict[str, int]:
+        """How many candidates were measured, rejected, failed, skipped."""
+        tally = {"measured": 0, "rejected": 0, "failed": 0, "skipped": 0}
+        for result in self.results:
+            if result.status in ("rejected", "skipped"):
+                tally[result.status] += 1
+            elif result.time_ns is not None:
+                tally["measured"] += 1
+            elif result.status != "winner":
+                tally["failed"] += 1
+        return tally
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return {
+            "kernel": self.name,
+            "key": self.key,
+            "winner": dict(self.winner.params) if self.winner else None,
+            "winner_name": self.winner.name if self.winner else None,
+            "winner_ns": self.winner_ns,
+            "interval_ns": list(self.interval_ns) if self.interval_ns else None,
+            "default_ns": self.default_ns,
+            "slowest_ns": self.slowest_ns,
+            "candidates": len(self.results),
+            **self.counts(),
+            "ties": list(self.ties),
+            "confidence": self.confidence,
+            "tie_rule": self.tie_rule,
+            "source": self.source,
+            "strategy": self.strategy,
+            "launches": self.launches,
+            "wall_s": self.wall_s,
+            "clock": {
+                "kind": self.clock[0],
+                "quantum_ns": self.clock[1],
+                "period_ns": self.clock[2],
+            },
+            "hardware": self.hardware,
+            "limit_ns": self.limit_ns,
+            "results": [result.to_dict() for result in self.results],
+        }
+
+    def __str__(self) -> str:
+        from webtune.report import explain_table
+
+        return explain_table(self)
+
+
+def report_from_record(
+    tunables: TunableSet, key: str, record: Record, source: str, **extra: Any
+) -> TuneReport:
+    """A stored decision as a report, in the order of the set. Candidates that the record does not
+    know are "skipped"."""
+    known: Mapping[str, CandidateRecord] = {c.id: c for c in record.candidates}
+    results = []
+    for one in tunables.tunables:
+        entry = known.get(one.id)
+        if entry is None:
+            results.append(CandidateReport(one.name, one.params, one.id, "skipped"))
+            continue
+        results.append(
+            CandidateReport(
+                one.name,
+                one.params,
+                one.id,
+                _status(entry, record),
+                entry.time_ns,
+                entry.interval_ns,
+                entry.samples_ns,
+                entry.reason,
+            )
+        )
+    winner = next((r for r in results if r.id == record.winner), None)
+    ties = tuple(r.name for r in results if r.id in record.ties)
+    return TuneReport(
+        tunables.name,
+        key,
+        winner,
+        tuple(results),
+        source,
+        strategy=record.strategy,
+        ties=ties,
+        confidence=record.confidence,
+        tie_rule=record.tie_rule,
+        launches=record.launches,
+        wall_s=record.wall_s,
+        clock=record.clock,
+        hardware=record.hardware_label,
+        limit_ns=record.limit_ns,
+        **extra,
+    )
+
+
+def _status(entry: CandidateRecord, record: Record) -> str:
+    if entry.id == record.winner:
+        return "winner"
+    if entry.failure:
+        return entry.failure
+    if entry.id in record.ties:
+        return "tie"
+    if entry.time_ns is None:
+        return "skipped"
+    return "eliminated" if entry.eliminated else "slower"

@@ -1,0 +1,223 @@
+"""One tune: clones, candidates, strategy, outcome. It changes nothing of the caller's."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from webtune.bench import Bench, BenchSettings, Entrant, Progress, Slot
+from webtune.buffers import Argument, Buffer
+from webtune.core.config import Config
+from webtune.core.model import Outcome, Problem
+from webtune.core.plan import Plan, plan
+from webtune.drive import awaiting
+from webtune.errors import (
+    ArgumentError,
+    DeviceLost,
+    Failure,
+    FailureKind,
+    KernelError,
+    LaunchError,
+    Reject,
+    UsageError,
+)
+from webtune.gpu.base import Copy, Device, Dispatch
+from webtune.launch import Launcher, Recorded
+from webtune.store.base import Store
+from webtune.strategies import get as get_strategy
+from webtune.tunable import TunableSet
+
+__all__ = ["Session", "Settled"]
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """What a tune found: the outcome and the plan it followed."""
+
+    outcome: Outcome
+    plan: Plan
+
+
+class Session:
+    """Everything that one tune owns. `run` once; what it made on the device goes with it."""
+
+    def __init__(
+        self,
+        tunables: TunableSet,
+        args: tuple[Argument, ...],
+        key: Any,
+        *,
+        device: Device,
+        launcher: Launcher,
+        store: Store,
+        config: Config,
+        strategy: str,
+        clone_all: bool,
+        pause: Callable[[], Awaitable[None]] | None,
+        progress: Callable[[Progress], None] | None,
+        known_ns: Mapping[int, tuple[int, ...]] | None = None,
+        limit_ns: int | None = None,
+        nested: Callable[..., Sequence[Dispatch]] | None = None,
+    ) -> None:
+        self._set = tunables
+        self._caller_args = args
+        self._key = key
+        self._device = device
+        self._launcher = launcher
+        self._store = store
+        self._config = config
+        self._strategy = strategy
+        self._clone_all = clone_all
+        self._pause = pause
+        self._progress = progress
+        self._known_ns = dict(known_ns or {})
+        self._limit_ns = limit_ns
+        self._nested = nested
+        self._made: list[Any] = []
+        self._recorded: dict[int, Recorded] = {}
+
+    async def run(self) -> Settled:
+        """Measure and decide. Raises `DeviceLost`, `UsageError`; failures of candidates are in the
+        outcome."""
+        bench: Bench | None = None
+        try:
+            args, slots = self._clone()
+            hardware = self._device.identity.digest
+            eviction = self._eviction(args)
+            bench = Bench(
+                self._device,
+                lambda index: self._enter(index, args),
+                slots=slots,
+                evict=eviction.dispatches if eviction else (),
+                checker=self._checker(args),
+                settings=BenchSettings.of(self._config),
+                journal=(self._store, hardware),
+                suspects=self._store.suspects(hardware),
+                on_progress=self._progress,
+                pause=self._pause,
+            )
+            problem, found = self._problem()
+            strategy = get_strategy(self._strategy)
+            outcome = await awaiting(strategy(problem, self._config), bench.measure)
+            return Settled(outcome, found)
+        finally:
+            if bench is not None:
+                bench.close()
+            self._free()
+
+    def _problem(self) -> tuple[Problem, Plan]:
+        tunables = self._set.tunables
+        groups: dict[str, int] = {}
+        memberships: list[list[tuple[str, int]]] = []
+        patience: dict[int, tuple[tuple[str, int], ...]] = {}
+        for index, one in enumerate(tunables):
+            mine = []
+            for group, inside in one.groups:
+                groups[group.name] = group.priority_for(self._key)
+                mine.append((group.name, inside(self._key) if callable(inside) else inside))
+            memberships.append(mine)
+            limits = tuple((g.name, g.patience) for g, _ in one.groups if g.patience is not None)
+            if limits:
+                patience[index] = limits
+        found = plan(groups, memberships)
+        return (
+            Problem(
+                batches=found.batches,
+                count=len(tunables),
+                limit_ns=self._limit_ns if self._set.short_circuit else None,
+                patience=patience,
+                known_ns=self._known_ns,
+                tie_order=tuple(one.id for one in tunables),
+                names=tuple(one.name for one in tunables),
+            ),
+            found,
+        )
+
+    # -- arguments --------------------------------------------------------------------------
+
+    def _clone(self) -> tuple[tuple[Argument, ...], list[Slot]]:
+        given = self._caller_args
+        if self._set.inputs is not None:
+            given = self._set.bind(list(self._set.inputs(*given)), self._device)
+        written = set(self._set.written(given))
+        args: list[Argument] = list(given)
+        slots: list[Slot] = []
+        copies: list[Copy] = []
+        for place, arg in enumerate(given):
+            if not isinstance(arg, Buffer) or not (place in written or self._clone_all):
+                continue
+            nbytes = -(-arg.nbytes // 4) * 4
+            work = self._buffer(nbytes, f"tune {self._set.argument_name(place)}")
+            copies.append(Copy(arg.handle, work, nbytes))
+            args[place] = Buffer(work, arg.dtype, arg.shape, self._device)
+            if place not in written:
+                continue
+            name = self._set.argument_name(place)
+            restore = None
+            if name in self._set.restore:
+                pristine = self._buffer(nbytes, f"pristine {name}")
+                copies.append(Copy(arg.handle, pristine, nbytes))
+                restore = Copy(pristine, work, nbytes)
+            slots.append(Slot(name, place, work, arg.nbytes, arg.dtype, arg.shape, restore))
+        if copies:
+            self._device.copy(copies)
+        return tuple(args), slots
+
+    def _buffer(self, nbytes: int, label: str) -> Any:
+        handle = self._device.create_buffer(nbytes, label=label)
+        self._made.append(handle)
+        return handle
+
+    def _checker(self, args: tuple[Argument, ...]) -> Any:
+        check = self._set.check
+        if check is None:
+            return None
+        if self._set.outputs is None:
+            raise KernelError(
+                f"{self._set.name}: check= needs outputs=, the names of the arguments that "
+                "candidates write"
+            )
+        return check.prepare(self._set.name, args, self._set.arguments or ())
+
+    def _eviction(self, args: tuple[Argument, ...]) -> Recorded | None:
+        if self._set.evict is None:
+            return None
+        evict = self._set.evict
+
+        def record(recorder: Any, given: tuple[Argument, ...]) -> None:
+            evict(recorder, *given)
+
+        from webtune.space import Params
+        from webtune.tunable import Tunable
+
+        recorded = self._launcher.record(Tunable("evict", Params({}), "evict", record), args)
+        self._recorded[-1] = recorded
+        return recorded
+
+    # -- candidates -------------------------------------------------------------------------
+
+    def _enter(self, index: int, args: tuple[Argument, ...]) -> Entrant | Failure:
+        one = self._set.tunables[index]
+        try:
+            recorded = self._launcher.record(one, args, self._nested)
+        except Reject as error:
+            return Failure(FailureKind.REJECTED, str(error))
+        except (KernelError, ArgumentError, UsageError) as error:
+            return Failure(FailureKind.REJECTED, str(error))
+        except LaunchError as error:
+            return Failure(FailureKind.LAUNCH, str(error))
+        except DeviceLost:
+            raise
+        except Exception as error:
+            return Failure(FailureKind.REJECTED, f"it raised {type(error).__name__}: {error}")
+        self._recorded[index] = recorded
+        return Entrant(one.id, one.name, recorded.dispatches, one.repeat)
+
+    def _free(self) -> None:
+        for recorded in self._recorded.values():
+            recorded.free()
+        self._recorded.clear()
+        for handle in self._made:
+            self._device.destroy_buffer(handle)
+        self._made.clear()

@@ -1,0 +1,315 @@
+"""Ways to do one thing: a tunable is one way, a set is all of them with what they share.
+
+The order of a set is the order of fallbacks while nothing is tuned, and decides nothing else.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from webtune.buffers import Argument, Buffer, HostArray, as_host_array, dtype_bytes
+from webtune.core.fingerprint import candidate_id, set_fingerprint
+from webtune.core.work import Work
+from webtune.errors import ArgumentError, KernelError
+from webtune.gpu.base import Device
+from webtune.material import material
+from webtune.recorder import Recorder
+from webtune.space import Params, Space
+
+__all__ = ["Group", "Tunable", "TunableSet"]
+
+Priority = int | Callable[[Any], int]
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Tunables that are tried together. Higher `priority` first, a negative one skips the group;
+    a function gets the key. `patience` (adaptive strategy): after so many candidates of the group
+    in a row that do not improve on the best, the rest of it is skipped."""
+
+    name: str
+    priority: Priority = 0
+    patience: int | None = None
+
+    def priority_for(self, key: Any) -> int:
+        """The priority for one key."""
+        return self.priority(key) if callable(self.priority) else self.priority
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tunable:
+    """One candidate. `record(recorder, args)` says what it runs; `id` is the digest of everything
+    that it is made of; `requires` are features without which it is rejected."""
+
+    name: str
+    params: Params
+    id: str
+    record: Callable[[Recorder, tuple[Argument, ...]], None]
+    groups: tuple[tuple[Group, Priority], ...] = ()
+    requires: frozenset[str] = frozenset()
+    repeat: bool = True
+
+
+class TunableSet:
+    """Candidates for the same job, with what they share.
+
+    - `restore`: names of written arguments that are also read, so that every sample starts from
+      the same content. `outputs`: names of the arguments that candidates write (for functions;
+      a `Kernel` reads it in its WGSL).
+    - `key(*args)`: what tells one problem from another, of plain JSON values; by default every
+      argument's dtype and shape, and the values of small integer arrays.
+    - `check`: an object such as `AllClose`. `work(*args)`: a `Work`.
+    - `inputs(*args)`: arguments to tune on, instead of clones of the caller's.
+    - `evict`: device work to run before every sample, outside the timed span:
+      `evict(recorder, *args)`.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        arguments: Sequence[str] | None = None,
+        outputs: Sequence[str] | None = None,
+        restore: Sequence[str] = (),
+        key: Callable[..., Any] | None = None,
+        check: Any = None,
+        work: Callable[..., Work | None] | None = None,
+        inputs: Callable[..., Sequence[Any]] | None = None,
+        evict: Callable[..., None] | None = None,
+        short_circuit: bool = True,
+    ) -> None:
+        if not isinstance(name, str) or not name:
+            raise KernelError("a set needs a name: it is what its picks are remembered under")
+        self.name = name
+        self.arguments = tuple(arguments) if arguments is not None else None
+        self.outputs = tuple(outputs) if outputs is not None else None
+        self.restore = tuple([restore] if isinstance(restore, str) else restore)
+        self.check = check
+        self.inputs = inputs
+        self.evict = evict
+        self.short_circuit = short_circuit
+        self._key = key
+        self._work = work
+        self._sources: list[Callable[[], Iterable[Tunable]]] = []
+        self._tunables: tuple[Tunable, ...] | None = None
+        self._digest: str | None = None
+        if arguments is not None:
+            self._check_names()
+
+    # -- building ---------------------------------------------------------------------------
+
+    def tunable(
+        self,
+        name: str,
+        *,
+        params: Space | None = None,
+        groups: Mapping[Group, Priority] | None = None,
+        requires: Iterable[str] = (),
+        repeat: bool = True,
+    ) -> Callable[[Callable[..., None]], Callable[..., None]]:
+        """Decorate `fn(recorder, *args)`, or `fn(recorder, params, *args)` with a space, as one
+        candidate, or one for every point of the space."""
+
+        def add(function: Callable[..., None]) -> Callable[..., None]:
+            self._learn_arguments(function, 1 if params is None else 2)
+            text = material(function)
+            points: Iterable[Params] = [Params({})] if params is None else params
+            attached = tuple((groups or {}).items())
+            needs = frozenset([requires] if isinstance(requires, str) else requires)
+
+            def build() -> Iterator[Tunable]:
+                for point in points:
+                    yield Tunable(
+                        name=f"{name}({point})" if params is not None else name,
+                        params=point,
+                        id=candidate_id(name, wgsl=[text], params=dict(point), entries=[], extra=repeat),
+                        record=_caller(function, point if params is not None else None),
+                        groups=attached,
+                        requires=needs,
+                        repeat=repeat,
+                    )
+
+            self._append(build)
+            return function
+
+        return add
+
+    def add(self, other: TunableSet, *, groups: Mapping[Group, Priority] | None = None) -> None:
+        """Join another set's candidates: alternatives with different WGSL sources in one set."""
+        if other is self:
+            raise KernelError(f"{self.name}: a set cannot be added to itself")
+        if self.arguments is None:
+            self.arguments = other.arguments
+        elif other.arguments is not None and len(other.arguments) != len(self.arguments):
+            raise KernelError(
+                f"{self.name} takes {len(self.arguments)} arguments, {other.name} takes "
+                f"{len(other.arguments)}; alternatives must take the same"
+            )
+        if other.outputs is not None:
+            self.outputs = tuple(dict.fromkeys((*(self.outputs or ()), *other.outputs)))
+        self.restore = tuple(dict.fromkeys((*self.restore, *other.restore)))
+        self._check_names()
+        attached = tuple((groups or {}).items())
+        prefix = f"{other.name}: "
+
+        def build() -> Iterator[Tunable]:
+            for one in other.tunables:
+                yield Tunable(
+                    name=prefix + one.name,
+                    params=one.params,
+                    id=one.id,
+                    record=one.record,
+                    groups=(*one.groups, *attached),
+                    requires=one.requires,
+                    repeat=one.repeat,
+                )
+
+        self._append(build)
+
+    def _append(self, build: Callable[[], Iterable[Tunable]]) -> None:
+        self._sources.append(build)
+        self._tunables = self._digest = None
+
+    def _learn_arguments(self, function: Callable[..., None], skip: int) -> None:
+        positional = [
+            parameter.name
+            for parameter in inspect.signature(function).parameters.values()
+            if parameter.kind
+            in (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        ]
+        names = tuple(positional[skip:])
+        if self.arguments is None:
+            self.arguments = names
+            self._check_names()
+        elif len(names) != len(self.arguments):
+            raise KernelError(
+                f"{self.name} takes {', '.join(self.arguments)}; this function takes "
+                f"{', '.join(names) or 'nothing'}"
+            )
+
+    def _check_names(self) -> None:
+        for what, names in (("restore", self.restore), ("outputs", self.outputs or ())):
+            unknown = [name for name in names if name not in (self.arguments or ())]
+            if unknown and self.arguments is not None:
+                raise KernelError(
+                    f"{self.name}: {what}= names {', '.join(unknown)}; "
+                    f"the arguments are {', '.join(self.arguments)}"
+                )
+
+    # -- reading ----------------------------------------------------------------------------
+
+    @property
+    def tunables(self) -> tuple[Tunable, ...]:
+        """All candidates, in the order of fallbacks. Enumerates the spaces when first asked."""
+        if self._tunables is None:
+            found = tuple(one for build in self._sources for one in build())
+            if not found:
+                raise KernelError(f"{self.name} has no candidates; add at least one")
+            names: dict[str, int] = {}
+            for one in found:
+                if one.name in names:
+                    raise KernelError(f"{self.name} has two candidates called {one.name!r}")
+                names[one.name] = 1
+            self._tunables = found
+        return self._tunables
+
+    @property
+    def fingerprint(self) -> str:
+        """A digest of all candidates: names, WGSL, params, entry points, measurement schema."""
+        if self._digest is None:
+            self._digest = set_fingerprint(self.name, [one.id for one in self.tunables])
+        return self._digest
+
+    def bind(self, args: Sequence[Any], device: Device) -> tuple[Argument, ...]:
+        """The caller's arguments as buffers and host arrays. Raises `ArgumentError`."""
+        names = self.arguments
+        if names is not None and len(args) != len(names):
+            raise ArgumentError(
+                f"{self.name} takes {len(names)} arguments ({', '.join(names)}), {len(args)} given"
+            )
+        return tuple(self._bind_one(place, arg, device) for place, arg in enumerate(args))
+
+    def _bind_one(self, place: int, arg: Any, device: Device) -> Argument:
+        if isinstance(arg, Buffer):
+            if arg.owner is not device:
+                raise ArgumentError(
+                    f"{self.name}: argument {self.argument_name(place)} lives on another device; "
+                    "upload it with this tuner"
+                )
+            if arg.handle is None:
+                raise ArgumentError(
+                    f"{self.name}: argument {self.argument_name(place)} was destroyed"
+                )
+            return arg
+        if isinstance(arg, HostArray):
+            return arg
+        nbytes = device.adopt(arg)
+        if nbytes is not None:
+            dtype = self.dtype_hint(place)
+            return Buffer(arg, dtype, (nbytes // dtype_bytes(dtype),), device)
+        host = as_host_array(arg)
+        if host is None:
+            raise ArgumentError(
+                f"{self.name}: argument {self.argument_name(place)} is a {type(arg).__name__}; pass "
+                "a webtune buffer, this device's own buffer, or anything with the buffer protocol "
+                "(a number goes into an override constant or a small array)"
+            )
+        return host
+
+    def dtype_hint(self, place: int) -> str:
+        """The dtype that a raw buffer given as this argument is taken to hold."""
+        return "u32"
+
+    def argument_name(self, place: int) -> str:
+        """The argument's name, or its number."""
+        return self.arguments[place] if self.arguments else str(place)
+
+    def key_of(self, args: Sequence[Argument]) -> Any:
+        """What tells this problem from another: plain JSON values."""
+        if self._key is not None:
+            return self._key(*args)
+        return [_describe(arg) for arg in args]
+
+    def work_of(self, args: Sequence[Argument]) -> Work | None:
+        """The work of this problem, or None when nobody told it."""
+        if self._work is None:
+            return None
+        work = self._work(*args)
+        if work is not None and not isinstance(work, Work):
+            raise KernelError(f"{self.name}: work= returned {work!r}; return wt.Work(flops=…, bytes=…)")
+        return work
+
+    def written(self, args: Sequence[Argument]) -> tuple[int, ...]:
+        """Places of the arguments that some candidate may write: a tune clones these."""
+        if self.outputs is None or self.arguments is None:
+            return tuple(place for place, arg in enumerate(args) if isinstance(arg, Buffer))
+        names = {*self.outputs, *self.restore}
+        return tuple(place for place, name in enumerate(self.arguments) if name in names)
+
+    def __len__(self) -> int:
+        return len(self.tunables)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r})"
+
+
+def _caller(
+    function: Callable[..., None], params: Params | None
+) -> Callable[[Recorder, tuple[Argument, ...]], None]:
+    def record(recorder: Recorder, args: tuple[Argument, ...]) -> None:
+        if params is None:
+            function(recorder, *args)
+        else:
+            function(recorder, params, *args)
+
+    return record
+
+
+def _describe(arg: Argument) -> list[Any]:
+    # Small integer arrays hold sizes, which make another problem; numbers with a fraction are data.
+    if isinstance(arg, HostArray) and arg.dtype[0] in "iu" and arg.nbytes <= 64:
+        return [arg.dtype, list(arg.shape), list(arg)]
+    return [arg.dtype, list(arg.shape)]

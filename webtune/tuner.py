@@ -1,0 +1,627 @@
+"""The way through for every host: look up → start → settle → commit. One class, one path.
+
+Nothing here knows whether it runs in a browser: the host says whether a call may wait.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import logging
+import warnings
+from collections.abc import Callable, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from webtune.buffers import Argument, Buffer, as_host_array, dtype_bytes, host_view
+from webtune.core.cache import PendingMark, PickCache, Picks
+from webtune.core.config import Config
+from webtune.core.fingerprint import canonical
+from webtune.core.model import Hit, LookUp, Miss, Outcome, Pending
+from webtune.core.records import CandidateRecord, Record
+from webtune.drive import complete
+from webtune.errors import (
+    ArgumentError,
+    DeviceLost,
+    Failure,
+    FailureKind,
+    LaunchError,
+    NoValidKernel,
+    Reject,
+    TuneWarning,
+    TunerClosed,
+    UsageError,
+)
+from webtune.gpu.base import Device, Dispatch, Program
+from webtune.host import Host, Job
+from webtune.launch import Launcher
+from webtune.results import CandidateReport, TuneReport, report_from_record
+from webtune.session import Session, Settled
+from webtune.store.base import Address, Store
+from webtune.tunable import TunableSet
+
+__all__ = ["Tuner", "current_environment", "environment"]
+
+log = logging.getLogger("webtune")
+
+Progress = Callable[[Any], None]
+
+_ENVIRONMENT: list[str | None] = [None]
+_PICKS: dict[str, Picks] = {}
+
+
+def current_environment() -> str | None:
+    """The environment that `environment` switched to, or None."""
+    return _ENVIRONMENT[0]
+
+
+@contextmanager
+def environment(name: str) -> Any:
+    """Use another set of picks in this process while the block runs: its own records in the same store.
+    Tunes under way settle into the environment in which they began."""
+    before = _ENVIRONMENT[0]
+    _ENVIRONMENT[0] = name
+    try:
+        yield
+    finally:
+        _ENVIRONMENT[0] = before
+
+
+@dataclass(frozen=True, slots=True)
+class _Problem:
+    """One call, understood: the set, its bound arguments, its key and where its record lies."""
+
+    tunables: TunableSet
+    args: tuple[Argument, ...]
+    key: Any
+    address: Address
+    cache: PickCache
+
+    @property
+    def place(self) -> tuple[str, str]:
+        """The key in memory: a pick is an index, so it is good for one fingerprint only."""
+        return (self.tunables.fingerprint, self.address.key)
+
+
+class Tuner:
+    """Tunes kernels on one device, remembers the winners and runs them.
+
+    Made by `open_tuner` and `open_tuner_async`. Use it as a context manager, or call `close`.
+    Methods that end in `_async` have a blocking twin on hosts where a call may wait.
+    """
+
+    def __init__(
+        self,
+        device: Device,
+        store: Store,
+        host: Host,
+        config: Config,
+    ) -> None:
+        self.device = device
+        self.store = store
+        self.host = host
+        self.config = config
+        self._launcher = Launcher(device)
+        self._picks = _PICKS.setdefault(_scope(store), Picks())
+        self._jobs: dict[tuple[str, str], Job] = {}
+        self._failures: dict[tuple[str, str], Exception] = {}
+        self._unstored: dict[Address, Record] = {}
+        self._closed = False
+
+    # -- data -------------------------------------------------------------------------------
+
+    def upload(self, data: Any) -> Buffer:
+        """A device buffer with a copy of `data` (anything with the buffer protocol). Raises
+        `ArgumentError`."""
+        self._ensure_open()
+        array = as_host_array(data)
+        if array is None:
+            raise ArgumentError(
+                f"upload takes anything with the buffer protocol, such as a numpy array or "
+                f"array.array; a {type(data).__name__} has none"
+            )
+        if array.nbytes == 0:
+            raise ArgumentError("upload was given an empty array; a buffer needs at least 4 bytes")
+        buffer = self.empty(array.shape, array.dtype)
+        pad = -array.nbytes % 4
+        content = memoryview(bytes(array.data) + bytes(pad)) if pad else array.data
+        self.device.write(buffer.handle, content)
+        return buffer
+
+    def empty(self, shape: int | Sequence[int], dtype: str = "f32") -> Buffer:
+        """A zeroed device buffer of `shape` elements."""
+        self._ensure_open()
+        sides = (shape,) if isinstance(shape, int) else tuple(shape)
+        nbytes = dtype_bytes(dtype)
+        for side in sides:
+            nbytes *= side
+        if nbytes <= 0:
+            raise ArgumentError(f"a buffer of shape {sides} holds nothing; every side must be positive")
+        most = self.device.limits.get("maxBufferSize")
+        if most is not None and nbytes > most:
+            raise ArgumentError(f"{nbytes} bytes are more than the device's maxBufferSize of {most}")
+        handle = self.device.create_buffer(-(-nbytes // 4) * 4, label="webtune data")
+        return Buffer(handle, dtype, sides, self.device, self._free_buffer)
+
+    def wrap(self, raw: Any, dtype: str, shape: int | Sequence[int] | None = None) -> Buffer:
+        """Your own GPU buffer as an argument with a dtype and a shape (default: all of it)."""
+        self._ensure_open()
+        nbytes = self.device.adopt(raw)
+        if nbytes is None:
+            raise ArgumentError(f"a {type(raw).__name__} is no buffer of this device")
+        if shape is None:
+            shape = (nbytes // dtype_bytes(dtype),)
+        buffer = Buffer(raw, dtype, (shape,) if isinstance(shape, int) else shape, self.device)
+        if buffer.nbytes > nbytes:
+            raise ArgumentError(f"{dtype} of shape {buffer.shape} needs {buffer.nbytes} bytes, has {nbytes}")
+        return buffer
+
+    def download(self, buffer: Buffer) -> Any:
+        """A buffer's content: a numpy array of its shape where numpy is installed, else a
+        memoryview. Raises `UsageError` on a host that must not wait."""
+        self._must_block("download")
+        return complete(self.download_async(buffer))
+
+    async def download_async(self, buffer: Buffer) -> Any:
+        """The same, awaiting."""
+        self._ensure_open()
+        if not isinstance(buffer, Buffer) or buffer.handle is None:
+            raise ArgumentError("download takes a buffer of this tuner that was not destroyed")
+        if buffer.owner is not self.device:
+            raise ArgumentError("this buffer lives on another device")
+        raw = await self.device.read(buffer.handle, -(-buffer.nbytes // 4) * 4)
+        return host_view(raw[: buffer.nbytes], buffer.dtype, buffer.shape)
+
+    def _free_buffer(self, buffer: Buffer) -> None:
+        self._launcher.forget(buffer=buffer)
+        handle, buffer.handle = buffer.handle, None
+        self.device.destroy_buffer(handle)
+
+    # -- asking -----------------------------------------------------------------------------
+
+    def lookup(self, kernel: TunableSet, *args: Any) -> LookUp:
+        """What memory knows: `Hit`, `Pending`, `Compiled` or `Miss`. Starts nothing and never asks
+        the store, so a `Miss` does not mean that nothing is remembered."""
+        problem = self._understand(kernel, args)
+        return problem.cache.lookup(problem.place, id(self.device))
+
+    def settled_index(self, kernel: TunableSet, *args: Any) -> int | None:
+        """The index of the pick in memory, or None. Reads only."""
+        problem = self._understand(kernel, args)
+        return problem.cache.settled(problem.place, problem.address.environment)
+
+    def explain(self, kernel: TunableSet, *args: Any) -> TuneReport:
+        """What is known of this problem; as text a table: candidates, times, the winner, what
+        ties with it and why each other lost. Starts nothing."""
+        problem = self._understand(kernel, args)
+        record = self._record_of(problem)
+        state = problem.cache.lookup(problem.place, id(self.device))
+        if record is not None and record.fingerprint == kernel.fingerprint:
+            source = "memory" if isinstance(state, Hit) else "store"
+            return report_from_record(
+                kernel, problem.address.key, record, source, work=kernel.work_of(problem.args)
+            )
+        results = tuple(
+            CandidateReport(one.name, one.params, one.id, "skipped", reason="not tuned yet")
+            for one in kernel.tunables
+        )
+        winner = results[state.index] if isinstance(state, Hit) else None
+        source = "single" if len(results) == 1 else type(state).__name__.lower()
+        return TuneReport(kernel.name, problem.address.key, winner, results, source)
+
+    # -- running ----------------------------------------------------------------------------
+
+    def run(self, kernel: TunableSet, *args: Any) -> LookUp:
+        """Run the best candidate for these arguments on them, once.
+
+        The first call for a key reads the store, and tunes when that has no answer: where a call
+        may wait, it waits and then runs the winner; elsewhere it starts the tune on the event loop,
+        runs the first candidate that serves, and answers `Pending`. Raises `ArgumentError` and other
+        usage errors, `NoValidKernel` when every candidate failed, `DeviceLost`.
+        """
+        problem = self._understand(kernel, args)
+        state = self._answer(problem)
+        program, state = self._program(problem, state)
+        self.device.submit(program)
+        return state
+
+    def record(self, compute_pass: Any, kernel: TunableSet, *args: Any) -> LookUp:
+        """The same, into your own compute pass instead of a submit of its own."""
+        problem = self._understand(kernel, args)
+        state = self._answer(problem)
+        program, state = self._program(problem, state)
+        self.device.encode(compute_pass, program)
+        return state
+
+    def tune(
+        self,
+        kernel: TunableSet,
+        *args: Any,
+        progress: Progress | None = None,
+        strategy: str | None = None,
+        fresh: bool = False,
+    ) -> TuneReport:
+        """Decide now and tell how; answers from memory or the store unless `fresh`. Raises
+        `UsageError` on a host that must not wait."""
+        self._must_block("tune")
+        return complete(
+            self.tune_async(kernel, *args, progress=progress, strategy=strategy, fresh=fresh)
+        )
+
+    async def tune_async(
+        self,
+        kernel: TunableSet,
+        *args: Any,
+        progress: Progress | None = None,
+        strategy: str | None = None,
+        fresh: bool = False,
+    ) -> TuneReport:
+        """The same, awaiting. A tune of the same key that is under way is waited for."""
+        problem = self._understand(kernel, args)
+        job = self._jobs.get(problem.place)
+        if job is not None:
+            await job
+            failure = self._failures.pop(problem.place, None)
+            if failure is not None:
+                raise failure
+        if fresh:
+            problem.cache.evict(problem.place)
+        started = problem.cache.start(
+            problem.place,
+            device=id(self.device),
+            candidates=len(kernel.tunables),
+            stored=(lambda: None) if fresh else (lambda: self._from_store(problem)),
+        )
+        if isinstance(started, PendingMark):
+            return await self._tune(problem, started, progress, strategy)
+        if isinstance(started, Pending):
+            if self.device.lost:
+                raise DeviceLost(self.device.lost)
+            raise UsageError(
+                f"{kernel.name}: this key is being tuned by another thread or task; wait for it"
+            )
+        return self.explain(kernel, *problem.args)
+
+    async def settled(self) -> None:
+        """Wait until nothing is being tuned. Failures are in the log and in `failures`."""
+        while self._jobs:
+            await next(iter(self._jobs.values()))
+
+    @property
+    def failures(self) -> tuple[Exception, ...]:
+        """Background tunes that failed since the tuner was opened and were not told of elsewhere."""
+        return tuple(self._failures.values())
+
+    # -- ending -----------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """End what is pending, free what webtune made. Uploaded buffers are gone with it."""
+        if self._closed:
+            return
+        self._closed = True
+        for job in list(self._jobs.values()):
+            job.cancel()
+        self._launcher.forget()
+        self.store.close()
+        self.device.close()
+
+    async def close_async(self) -> None:
+        """The same, after what was stored has reached its place."""
+        for job in list(self._jobs.values()):
+            job.cancel()
+        await self.store.flush()
+        self.close()
+
+    def __enter__(self) -> Tuner:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Tuner:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close_async()
+
+    # -- inside -----------------------------------------------------------------------------
+
+    def _ensure_open(self) -> None:
+        if self._closed:
+            raise TunerClosed("this tuner is closed; open another with open_tuner()")
+
+    def _must_block(self, what: str) -> None:
+        self._ensure_open()
+        if not self.host.blocking:
+            raise UsageError(f"{what}() would hold the page; use `await tuner.{what}_async(…)`")
+
+    def _understand(self, kernel: TunableSet, args: Sequence[Any]) -> _Problem:
+        self._ensure_open()
+        if not isinstance(kernel, TunableSet):
+            raise ArgumentError(
+                f"the first argument is a {type(kernel).__name__}; pass a wt.Kernel or wt.TunableSet"
+            )
+        bound = kernel.bind(args, self.device)
+        key = kernel.key_of(bound)
+        space = current_environment() or self.config.environment
+        hardware = self.device.identity.digest
+        address = Address(space, hardware, kernel.name, canonical(key))
+        return _Problem(kernel, bound, key, address, self._picks.of(kernel.name, hardware, space))
+
+    def _answer(self, problem: _Problem) -> LookUp:
+        state = problem.cache.lookup(problem.place, id(self.device))
+        if isinstance(state, Hit | Pending):
+            return state
+        started = problem.cache.start(
+            problem.place,
+            device=id(self.device),
+            candidates=len(problem.tunables.tunables),
+            stored=lambda: self._from_store(problem),
+        )
+        if not isinstance(started, PendingMark):
+            return started
+        if self.host.blocking:
+            complete(self._tune(problem, started, None, None))
+            return problem.cache.lookup(problem.place, id(self.device))
+        self._spawn(problem, started)
+        return Pending()
+
+    def _spawn(self, problem: _Problem, mark: PendingMark) -> None:
+        place = problem.place
+
+        async def work() -> None:
+            try:
+                await self._tune(problem, mark, None, None)
+            except Exception as error:
+                self._failures[place] = error
+                log.error("%s %s: the tune failed: %s", problem.tunables.name, problem.address.key, error)
+                warnings.warn(f"{problem.tunables.name}: {error}", TuneWarning, stacklevel=2)
+            finally:
+                self._jobs.pop(place, None)
+
+        self._failures.pop(place, None)
+        self._jobs[place] = self.host.spawn(work())
+
+    def _from_store(self, problem: _Problem) -> int | None:
+        record = self._record_of(problem)
+        if record is None or record.fingerprint != problem.tunables.fingerprint:
+            return None
+        for index, one in enumerate(problem.tunables.tunables):
+            if one.id == record.winner:
+                return index
+        return None
+
+    def _record_of(self, problem: _Problem) -> Record | None:
+        return self._unstored.get(problem.address) or self.store.get(problem.address)
+
+    async def _tune(
+        self,
+        problem: _Problem,
+        mark: PendingMark,
+        progress: Progress | None,
+        strategy: str | None,
+    ) -> TuneReport:
+        kernel = problem.tunables
+        with mark:
+            name = strategy or self.config.strategy or self.host.strategy
+            began = self.host.monotonic_s()
+            log.info("tuning %s %s with %s", kernel.name, problem.address.key, name)
+            session = Session(
+                kernel,
+                problem.args,
+                problem.key,
+                device=self.device,
+                launcher=self._launcher,
+                store=self.store,
+                config=self.config,
+                strategy=name,
+                clone_all=not self.host.blocking,
+                pause=None if self.host.blocking else self.host.pause,
+                progress=progress,
+                known_ns=self._known(problem),
+                nested=self._nested,
+            )
+            try:
+                settled = await session.run()
+            except DeviceLost:
+                problem.cache.lose(id(self.device))
+                raise
+            return self._commit(problem, mark, settled, self.host.monotonic_s() - began)
+
+    def _known(self, problem: _Problem) -> dict[int, tuple[int, ...]]:
+        """Samples that an earlier tune took of candidates that are still the same."""
+        record = self._record_of(problem)
+        if record is None:
+            return {}
+        known = {c.id: c.samples_ns for c in record.candidates if c.samples_ns and not c.failure}
+        return {
+            index: known[one.id]
+            for index, one in enumerate(problem.tunables.tunables)
+            if one.id in known
+        }
+
+    def _commit(
+        self, problem: _Problem, mark: PendingMark, settled: Settled, wall_s: float
+    ) -> TuneReport:
+        outcome, kernel = settled.outcome, problem.tunables
+        if outcome.winner is None:
+            raise _no_valid_kernel(kernel, outcome, settled)
+        record = self._make_record(kernel, settled, wall_s)
+        mark.settle(outcome.winner)
+        if not outcome.measured or not self.store.put(problem.address, record):
+            self._unstored[problem.address] = record
+        else:
+            self._unstored.pop(problem.address, None)
+        log.info(
+            "%s %s: %s wins", kernel.name, problem.address.key, kernel.tunables[outcome.winner].name
+        )
+        return report_from_record(
+            kernel,
+            problem.address.key,
+            record,
+            "tuned",
+            measured=outcome.measured,
+            work=kernel.work_of(problem.args),
+        )
+
+    def _make_record(self, kernel: TunableSet, settled: Settled, wall_s: float) -> Record:
+        outcome, tunables = settled.outcome, kernel.tunables
+        assert outcome.winner is not None
+        clock = self.device.clock
+        candidates = []
+        for result in outcome.results:
+            failure = result.failure
+            never = settled.plan.never.get(result.candidate, "")
+            candidates.append(
+                CandidateRecord(
+                    tunables[result.candidate].id,
+                    tunables[result.candidate].name,
+                    result.samples_ns,
+                    result.time_ns,
+                    str(failure.kind) if failure else "",
+                    never or (failure.reason if failure else result.reason),
+                    result.eliminated,
+                    (result.interval.low_ns, result.interval.high_ns) if result.interval else None,
+                )
+            )
+        return Record(
+            fingerprint=kernel.fingerprint,
+            winner=tunables[outcome.winner].id,
+            candidates=tuple(candidates),
+            interval_ns=(outcome.interval.low_ns, outcome.interval.high_ns)
+            if outcome.interval
+            else None,
+            ties=tuple(tunables[index].id for index in outcome.ties),
+            confidence=outcome.confidence,
+            strategy=outcome.strategy,
+            clock=(clock.kind, clock.quantum_ns, clock.period_ns),
+            hardware_label=self.device.identity.label,
+            created_s=self.host.now_s(),
+            versions=self.host.versions,
+            launches=outcome.launches,
+            wall_s=wall_s,
+            tie_rule=outcome.tie_rule,
+        )
+
+    # -- launching --------------------------------------------------------------------------
+
+    def _program(self, problem: _Problem, state: LookUp) -> tuple[Program, LookUp]:
+        if isinstance(state, Hit):
+            found = self._winner(problem, state.index)
+            if found is not None:
+                return found
+        return self._fallback(problem), state if isinstance(state, Pending) else Pending()
+
+    def _winner(self, problem: _Problem, index: int) -> tuple[Program, LookUp] | None:
+        """The pick's program. One that fails is evicted, and the runner-up takes its place."""
+        failed: set[int] = set()
+        order = [index, *self._runners_up(problem, index)]
+        for candidate in order:
+            one = problem.tunables.tunables[candidate]
+            try:
+                program = self._launcher.program(one, problem.args, self._nested)
+                if program.failure is not None:
+                    raise LaunchError(program.failure)
+            except (LaunchError, Reject) as error:
+                failed.add(candidate)
+                log.error("%s: %s failed to launch: %s", problem.tunables.name, one.name, error)
+                self._launcher.forget(tunable=one)
+                self._demote(problem, candidate, error)
+                continue
+            if failed:
+                problem.cache.insert(problem.place, candidate)
+            return program, Hit(candidate)
+        return None
+
+    def _runners_up(self, problem: _Problem, index: int) -> list[int]:
+        record = self._record_of(problem)
+        if record is None:
+            return []
+        times = {c.id: c.time_ns for c in record.candidates if c.time_ns and not c.failure}
+        places = [
+            (times[one.id], place)
+            for place, one in enumerate(problem.tunables.tunables)
+            if one.id in times and place != index
+        ]
+        return [place for _, place in sorted(places)]
+
+    def _demote(self, problem: _Problem, candidate: int, error: Exception) -> None:
+        """Take a failed pick out of memory and store, so that it is not answered again."""
+        from dataclasses import replace
+
+        problem.cache.evict(problem.place)
+        record = self._record_of(problem)
+        if record is None:
+            return
+        lost_id = problem.tunables.tunables[candidate].id
+        candidates = tuple(
+            replace(c, failure=str(FailureKind.LAUNCH), reason=str(error)) if c.id == lost_id else c
+            for c in record.candidates
+        )
+        best = [c for c in candidates if c.time_ns and not c.failure]
+        if not best:
+            return
+        winner = record.winner
+        if winner == lost_id:
+            winner = min(best, key=lambda c: c.time_ns or 0).id
+        changed = replace(
+            record, winner=winner, candidates=candidates, created_s=self.host.now_s()
+        )
+        if not self.store.put(problem.address, changed):
+            self._unstored[problem.address] = changed
+
+    def _fallback(self, problem: _Problem) -> Program:
+        failures: dict[str, Failure] = {}
+        for one in problem.tunables.tunables:
+            try:
+                program = self._launcher.program(one, problem.args, self._nested)
+            except Reject as error:
+                failures[one.name] = Failure(FailureKind.REJECTED, str(error))
+            except LaunchError as error:
+                failures[one.name] = Failure(FailureKind.LAUNCH, str(error))
+            else:
+                if program.failure is None:
+                    return program
+                failures[one.name] = Failure(FailureKind.LAUNCH, program.failure)
+        raise NoValidKernel(_reasons(problem.tunables.name, failures), failures)
+
+    def _nested(self, kernel: TunableSet, *args: Any) -> Sequence[Dispatch]:
+        """The dispatches of the best known candidate of a kernel that another one runs."""
+        problem = self._understand(kernel, args)
+        state = self._answer(problem)
+        if isinstance(state, Hit):
+            one = kernel.tunables[state.index]
+            return self._launcher.record(one, problem.args, self._nested).dispatches
+        for one in kernel.tunables:
+            try:
+                return self._launcher.record(one, problem.args, self._nested).dispatches
+            except Reject:
+                continue
+        raise Reject(f"no candidate of {kernel.name} serves these inputs")
+
+
+def _scope(store: Store) -> str:
+    """Tuners whose stores are one place share their memory."""
+    return getattr(store, "scope", None) or f"{type(store).__name__}:{id(store)}"
+
+
+def _no_valid_kernel(kernel: TunableSet, outcome: Outcome, settled: Settled) -> NoValidKernel:
+    failures: dict[str, Failure] = {}
+    for result in outcome.results:
+        never = settled.plan.never.get(result.candidate)
+        failures[kernel.tunables[result.candidate].name] = result.failure or Failure(
+            FailureKind.SKIPPED, never or result.reason or "never reached"
+        )
+    return NoValidKernel(_reasons(kernel.name, failures), failures)
+
+
+def _reasons(name: str, failures: dict[str, Failure]) -> str:
+    """The table of reasons; candidates that failed alike share a line."""
+    together: dict[str, list[str]] = {}
+    for candidate, failure in failures.items():
+        together.setdefault(str(failure), []).append(candidate)
+    lines = [f"{name}: every candidate failed:"]
+    for reason, names in together.items():
+        shown = "; ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+        lines.append(f"  {shown}\n      {reason}")
+    return "\n".join(lines)
