@@ -1,0 +1,190 @@
+"""One JSON document of records: the exchange between stores, and what an application ships.
+
+Merging is the same in any order and place by place; a place names its hardware.
+"""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol, runtime_checkable
+
+from webtune.core.records import Record, Unreadable, document, merge, merge_all, read
+from webtune.errors import StoreWarning, UsageError
+from webtune.store.base import Address, Store
+
+__all__ = ["SCHEMA", "Absorbing", "Bundle", "Layered"]
+
+SCHEMA = 1
+"""Of the document; the records inside have their own."""
+
+PARTS = ("environment", "hardware", "name", "key")
+
+
+@runtime_checkable
+class Absorbing(Protocol):
+    """A store that merges in one step, which others cannot come between."""
+
+    def absorb(self, address: Address, record: Record) -> bool: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """Records by address. `unreadable` has a sentence for each entry that was passed over."""
+
+    records: Mapping[Address, Record] = field(default_factory=dict)
+    unreadable: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, store: Store, *, hardware: str | None = None) -> Bundle:
+        """Everything in a store, or what it has for one hardware (an identity's digest)."""
+        return cls({a: r for a, r in store.entries() if hardware in (None, a.hardware)})
+
+    @classmethod
+    def loads(cls, text: str | bytes) -> Bundle:
+        """The bundle in a JSON text. An entry that cannot be read is passed over and told in
+        `unreadable`; a text that is no bundle raises `UsageError`."""
+        try:
+            value = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise UsageError(f"this is no bundle: {error}; export one to see its form") from error
+        entries = value.get("entries") if isinstance(value, dict) else None
+        if not isinstance(entries, list) or value.get("webtune") != "bundle":
+            raise UsageError("this JSON is no bundle of webtune; export one to see its form")
+        if value.get("schema") != SCHEMA:
+            raise UsageError(
+                f"this bundle has schema {value.get('schema')!r} instead of {SCHEMA}: "
+                "use the webtune that wrote it, or a newer one"
+            )
+        records: dict[Address, Record] = {}
+        unreadable: list[str] = []
+        for number, entry in enumerate(entries):
+            found = _entry(entry)
+            if isinstance(found, Unreadable):
+                unreadable.append(f"entry {number}: {found.reason}")
+            else:
+                address, record = found
+                known = records.get(address)
+                records[address] = record if known is None else merge(known, record)
+        return cls(records, tuple(unreadable))
+
+    def dumps(self) -> str:
+        """The JSON text: equal bundles give equal texts, one entry a line."""
+        entries = [
+            dict(zip(PARTS, _parts(address), strict=True)) | {"record": document(record)}
+            for address, record in sorted(self.records.items(), key=lambda each: each[0])
+        ]
+        lines = ",\n".join(json.dumps(entry, sort_keys=True) for entry in entries)
+        return f'{{"webtune": "bundle", "schema": {SCHEMA}, "entries": [\n{lines}\n]}}\n'
+
+    def merge(self, other: Bundle) -> Bundle:
+        """Both in one: of two records of a place, the one with more and newer evidence."""
+        unreadable = tuple(sorted({*self.unreadable, *other.unreadable}))
+        return Bundle(merge_all(self.records, other.records), unreadable)
+
+    def import_into(self, store: Store) -> int:
+        """Merge into a store; how many of its places changed."""
+        return sum(_absorb(store, address, record) for address, record in self.records.items())
+
+
+def _absorb(store: Store, address: Address, record: Record) -> bool:
+    if isinstance(store, Absorbing):
+        return store.absorb(address, record)
+    known = store.get(address)
+    after = record if known is None else merge(known, record)
+    if after == known:
+        return False
+    store.put(address, after)
+    return True
+
+
+def _parts(address: Address) -> tuple[str, str, str, str]:
+    return address.environment, address.hardware, address.name, address.key
+
+
+def _entry(entry: Any) -> tuple[Address, Record] | Unreadable:
+    if not isinstance(entry, dict):
+        return Unreadable("it is no JSON object")
+    parts = [part for name in PARTS if isinstance(part := entry.get(name), str)]
+    if len(parts) < len(PARTS):
+        return Unreadable(f"it lacks one of {', '.join(PARTS)}")
+    record = read(entry.get("record"))
+    return record if isinstance(record, Unreadable) else (Address(*parts), record)
+
+
+class Layered:
+    """A user's store above a bundle that is only read. Everything written goes to the user's."""
+
+    def __init__(self, user: Store, bundle: Bundle) -> None:
+        self._user = user
+        self._bundle = bundle
+
+    @property
+    def location(self) -> str:
+        return f"{self._user.location}, above a bundle of {len(self._bundle.records)} records"
+
+    async def open(self) -> None:
+        """Open the user's store; tells with one warning what in the bundle cannot be read."""
+        await self._user.open()
+        if self._bundle.unreadable:
+            count, first = len(self._bundle.unreadable), self._bundle.unreadable[0]
+            warnings.warn(
+                StoreWarning(f"{count} entries of the bundle cannot be read ({first})"),
+                stacklevel=2,
+            )
+
+    def get(self, address: Address) -> Record | None:
+        """The user's record, except where the bundle has a newer one of another set: then the
+        application was updated, and the user's record is of kernels that are gone."""
+        own, shipped = self._user.get(address), self._bundle.records.get(address)
+        if own is None or shipped is None:
+            return shipped if own is None else own
+        updated = own.fingerprint != shipped.fingerprint and shipped.created_s > own.created_s
+        return shipped if updated else own
+
+    def put(self, address: Address, record: Record) -> bool:
+        """Into the user's store."""
+        return self._user.put(address, record)
+
+    def absorb(self, address: Address, record: Record) -> bool:
+        """Merge into the user's store; True when that changed it."""
+        return _absorb(self._user, address, record)
+
+    def entries(self) -> Iterable[tuple[Address, Record]]:
+        """What `get` would give, ordered by address."""
+        places = {address for address, _ in self._user.entries()} | set(self._bundle.records)
+        found = ((address, self.get(address)) for address in sorted(places))
+        return [(address, record) for address, record in found if record is not None]
+
+    def purge(
+        self,
+        *,
+        environment: str | None = None,
+        hardware: str | None = None,
+        name: str | None = None,
+        key: str | None = None,
+    ) -> int:
+        """From the user's store; the bundle stays."""
+        return self._user.purge(environment=environment, hardware=hardware, name=name, key=key)
+
+    def begin(self, hardware: str, candidate: str) -> None:
+        self._user.begin(hardware, candidate)
+
+    def end(self, hardware: str, candidate: str) -> None:
+        self._user.end(hardware, candidate)
+
+    def abandon(self, hardware: str) -> None:
+        abandon = getattr(self._user, "abandon", None)
+        if abandon is not None:
+            abandon(hardware)
+
+    def suspects(self, hardware: str) -> frozenset[str]:
+        return self._user.suspects(hardware)
+
+    async def flush(self) -> None:
+        await self._user.flush()
+
+    def close(self) -> None:
+        self._user.close()

@@ -1,0 +1,36 @@
+"""Where a user's caches lie on this system: one folder for webtune, by the platform's custom."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+__all__ = ["FILE_NAME", "custom_folder", "user_folder"]
+
+FILE_NAME = "picks.sqlite3"
+
+
+def user_folder() -> Path:
+    """The folder as platformdirs names it, or by the same custom where it is not installed.
+
+    Raises `RuntimeError` where the system knows no home folder.
+    """
+    try:
+        import platformdirs
+    except ImportError:
+        return custom_folder(sys.platform, os.environ)
+    return Path(platformdirs.user_cache_dir("webtune", appauthor=False))
+
+
+def custom_folder(platform: str, environ: Mapping[str, str]) -> Path:
+    """The folder by custom: LOCALAPPDATA on Windows, Library/Caches on macOS, else XDG."""
+    if platform == "win32":
+        local = environ.get("LOCALAPPDATA")
+        return (Path(local) if local else Path.home() / "AppData" / "Local") / "webtune" / "Cache"
+    if platform == "darwin":
+        return Path.home() / "Library" / "Caches" / "webtune"
+    named = environ.get("XDG_CACHE_HOME", "").strip()
+    # A relative path is to be ignored, by the XDG base directory specification.
+    return (Path(named) if os.path.isabs(named) else Path.home() / ".cache") / "webtune"
