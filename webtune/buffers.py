@@ -27,8 +27,7 @@ _FORMATS = {
     "f16": "e", "f32": "f", "f64": "d", "i8": "b", "i16": "h", "i32": "i", "i64": "q",
     "u8": "B", "u16": "H", "u32": "I", "u64": "Q", "bool": "?",
 }  # fmt: skip
-_KINDS = {"e": "f", "f": "f", "d": "f", "b": "i", "h": "i", "i": "i", "l": "i", "q": "i",
-          "n": "i", "B": "u", "H": "u", "I": "u", "L": "u", "Q": "u", "N": "u", "c": "u"}  # fmt: skip
+_KINDS = dict.fromkeys("efd", "f") | dict.fromkeys("bhilqn", "i") | dict.fromkeys("BHILQNc", "u")
 
 
 def dtype_bytes(dtype: str) -> int:
@@ -48,7 +47,7 @@ def _dtype_of(view: memoryview) -> str:
         return "bool"
     if code not in _KINDS:
         raise ArgumentError(
-            f"an array of format {view.format!r} has no WGSL type; use f32, f16, i32 or u32 elements"
+            f"an array of format {view.format!r} has no WGSL type; use f32, f16, i32 or u32"
         )
     return f"{_KINDS[code]}{8 * view.itemsize}"
 

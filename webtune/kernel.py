@@ -95,8 +95,9 @@ class Kernel(TunableSet):
 
     def _text(self, params: Params) -> str:
         text = self.source(params) if callable(self.source) else self.source
-        if not isinstance(text, str) or not text.strip():
-            raise KernelError(f"the source for {params or 'no parameters'} is not WGSL text: {text!r}")
+        given: Any = text
+        if not isinstance(given, str) or not given.strip():
+            raise KernelError(f"the source for ({params}) is not WGSL text: {given!r}")
         return text
 
     def _check_shader(self, name: str, shader: Interface) -> None:
@@ -122,8 +123,8 @@ class Kernel(TunableSet):
             unset = sorted(shader.required - set(self.params.names))
             if unset:
                 raise KernelError(
-                    f"{name}: nobody sets the override {', '.join(unset)}; add it to params=, return "
-                    "it from constants=, or give it a default in the shader"
+                    f"{name}: nobody sets the override {', '.join(unset)}; add it to params=, "
+                    "return it from constants=, or give it a default in the shader"
                 )
 
     def dtype_hint(self, place: int) -> str:

@@ -163,4 +163,3 @@ def _identity(arg: Argument) -> Any:
     if isinstance(arg, Buffer):
         return id(arg.handle)
     return (arg.dtype, arg.shape, bytes(arg.data))
-

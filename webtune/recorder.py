@@ -100,7 +100,8 @@ class Recorder:
         if len(args) != len(declared.bindings):
             names = ", ".join(b.name for b in declared.bindings)
             raise ArgumentError(
-                f"{self.label}: {len(args)} arguments for {len(declared.bindings)} bindings ({names})"
+                f"{self.label}: {len(args)} arguments for {len(declared.bindings)} bindings "
+                f"({names})"
             )
         bound = []
         for declaration, arg in zip(declared.bindings, args, strict=True):
@@ -148,7 +149,9 @@ def check_argument(
             f"{max(declared.least_bytes, 1)}"
         )
     limit_name = (
-        "maxUniformBufferBindingSize" if declared.kind == "uniform" else "maxStorageBufferBindingSize"
+        "maxUniformBufferBindingSize"
+        if declared.kind == "uniform"
+        else "maxStorageBufferBindingSize"
     )
     limit = limits.get(limit_name)
     if limit is not None and value.nbytes > limit:

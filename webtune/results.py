@@ -16,8 +16,8 @@ __all__ = ["CandidateReport", "TuneReport"]
 
 @dataclass(frozen=True, slots=True)
 class CandidateReport:
-    """One candidate. `status` is "winner", "tie", "slower", "eliminated", "skipped", or the kind of its
-    failure. Times are ns of one execution; `interval_ns` is a 95 % interval of the time."""
+    """One candidate. `status` is "winner", "tie", "slower", "eliminated", "skipped", or the kind of
+    its failure. Times are ns of one execution; `interval_ns` is a 95 % interval of the time."""
 
     name: str
     params: Params

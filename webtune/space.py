@@ -107,7 +107,7 @@ class Space:
         space = Space(self._axes, (*self._constraints, constraint), others)
         if next(iter(space), None) is None:
             raise SpaceError(
-                f"the constraint leaves nothing of {self._size()} points; widen an axis or relax where()"
+                f"the constraint leaves nothing of {self._size()} points; widen an axis or relax it"
             )
         return space
 

@@ -125,7 +125,9 @@ class TunableSet:
                     yield Tunable(
                         name=f"{name}({point})" if params is not None else name,
                         params=point,
-                        id=candidate_id(name, wgsl=[text], params=dict(point), entries=[], extra=repeat),
+                        id=candidate_id(
+                            name, wgsl=[text], params=dict(point), entries=[], extra=repeat
+                        ),
                         record=_caller(function, point if params is not None else None),
                         groups=attached,
                         requires=needs,
@@ -253,8 +255,8 @@ class TunableSet:
         host = as_host_array(arg)
         if host is None:
             raise ArgumentError(
-                f"{self.name}: argument {self.argument_name(place)} is a {type(arg).__name__}; pass "
-                "a webtune buffer, this device's own buffer, or anything with the buffer protocol "
+                f"{self.name}: argument {self.argument_name(place)} is a {type(arg).__name__}; "
+                "pass a webtune buffer, this device's own buffer, or anything with the buffer protocol "
                 "(a number goes into an override constant or a small array)"
             )
         return host
@@ -279,7 +281,9 @@ class TunableSet:
             return None
         work = self._work(*args)
         if work is not None and not isinstance(work, Work):
-            raise KernelError(f"{self.name}: work= returned {work!r}; return wt.Work(flops=…, bytes=…)")
+            raise KernelError(
+                f"{self.name}: work= returned {work!r}; return wt.Work(flops=…, bytes=…)"
+            )
         return work
 
     def written(self, args: Sequence[Argument]) -> tuple[int, ...]:

@@ -5,7 +5,6 @@ Nothing here knows whether it runs in a browser: the host says whether a call ma
 
 from __future__ import annotations
 
-import contextvars
 import logging
 import warnings
 from collections.abc import Callable, Sequence
@@ -17,7 +16,7 @@ from webtune.buffers import Argument, Buffer, as_host_array, dtype_bytes, host_v
 from webtune.core.cache import PendingMark, PickCache, Picks
 from webtune.core.config import Config
 from webtune.core.fingerprint import canonical
-from webtune.core.model import Hit, LookUp, Miss, Outcome, Pending
+from webtune.core.model import Hit, LookUp, Outcome, Pending
 from webtune.core.records import CandidateRecord, Record
 from webtune.drive import complete
 from webtune.errors import (
@@ -28,8 +27,8 @@ from webtune.errors import (
     LaunchError,
     NoValidKernel,
     Reject,
-    TuneWarning,
     TunerClosed,
+    TuneWarning,
     UsageError,
 )
 from webtune.gpu.base import Device, Dispatch, Program
@@ -57,8 +56,8 @@ def current_environment() -> str | None:
 
 @contextmanager
 def environment(name: str) -> Any:
-    """Use another set of picks in this process while the block runs: its own records in the same store.
-    Tunes under way settle into the environment in which they began."""
+    """Use another set of picks in this process while the block runs: its own records, in the same
+    store. Tunes under way settle into the environment in which they began."""
     before = _ENVIRONMENT[0]
     _ENVIRONMENT[0] = name
     try:
@@ -112,7 +111,7 @@ class Tuner:
 
     def upload(self, data: Any) -> Buffer:
         """A device buffer with a copy of `data` (anything with the buffer protocol). Raises
-        `ArgumentError`."""
+        `ArgumentError` for other things, and for an empty array."""
         self._ensure_open()
         array = as_host_array(data)
         if array is None:
@@ -136,10 +135,14 @@ class Tuner:
         for side in sides:
             nbytes *= side
         if nbytes <= 0:
-            raise ArgumentError(f"a buffer of shape {sides} holds nothing; every side must be positive")
+            raise ArgumentError(
+                f"a buffer of shape {sides} holds nothing; every side must be positive"
+            )
         most = self.device.limits.get("maxBufferSize")
         if most is not None and nbytes > most:
-            raise ArgumentError(f"{nbytes} bytes are more than the device's maxBufferSize of {most}")
+            raise ArgumentError(
+                f"{nbytes} bytes are more than the device's maxBufferSize of {most}"
+            )
         handle = self.device.create_buffer(-(-nbytes // 4) * 4, label="webtune data")
         return Buffer(handle, dtype, sides, self.device, self._free_buffer)
 
@@ -153,7 +156,9 @@ class Tuner:
             shape = (nbytes // dtype_bytes(dtype),)
         buffer = Buffer(raw, dtype, (shape,) if isinstance(shape, int) else shape, self.device)
         if buffer.nbytes > nbytes:
-            raise ArgumentError(f"{dtype} of shape {buffer.shape} needs {buffer.nbytes} bytes, has {nbytes}")
+            raise ArgumentError(
+                f"{dtype} of shape {buffer.shape} needs {buffer.nbytes} bytes, has {nbytes}"
+            )
         return buffer
 
     def download(self, buffer: Buffer) -> Any:
@@ -165,7 +170,8 @@ class Tuner:
     async def download_async(self, buffer: Buffer) -> Any:
         """The same, awaiting."""
         self._ensure_open()
-        if not isinstance(buffer, Buffer) or buffer.handle is None:
+        given: Any = buffer
+        if not isinstance(given, Buffer) or given.handle is None:
             raise ArgumentError("download takes a buffer of this tuner that was not destroyed")
         if buffer.owner is not self.device:
             raise ArgumentError("this buffer lives on another device")
@@ -215,9 +221,9 @@ class Tuner:
         """Run the best candidate for these arguments on them, once.
 
         The first call for a key reads the store, and tunes when that has no answer: where a call
-        may wait, it waits and then runs the winner; elsewhere it starts the tune on the event loop,
-        runs the first candidate that serves, and answers `Pending`. Raises `ArgumentError` and other
-        usage errors, `NoValidKernel` when every candidate failed, `DeviceLost`.
+        may wait, it waits and then runs the winner; elsewhere it starts the tune on the event
+        loop, runs the first candidate that serves, and answers `Pending`. Raises `ArgumentError`
+        and other usage errors, `NoValidKernel` when every candidate failed, `DeviceLost`.
         """
         problem = self._understand(kernel, args)
         state = self._answer(problem)
@@ -289,7 +295,7 @@ class Tuner:
 
     @property
     def failures(self) -> tuple[Exception, ...]:
-        """Background tunes that failed since the tuner was opened and were not told of elsewhere."""
+        """Background tunes that failed since the tuner was opened and were told nowhere else."""
         return tuple(self._failures.values())
 
     # -- ending -----------------------------------------------------------------------------
@@ -339,7 +345,7 @@ class Tuner:
         self._ensure_open()
         if not isinstance(kernel, TunableSet):
             raise ArgumentError(
-                f"the first argument is a {type(kernel).__name__}; pass a wt.Kernel or wt.TunableSet"
+                f"the first argument is a {type(kernel).__name__}; pass a Kernel or TunableSet"
             )
         bound = kernel.bind(args, self.device)
         key = kernel.key_of(bound)
@@ -374,7 +380,9 @@ class Tuner:
                 await self._tune(problem, mark, None, None)
             except Exception as error:
                 self._failures[place] = error
-                log.error("%s %s: the tune failed: %s", problem.tunables.name, problem.address.key, error)
+                log.error(
+                    "%s %s: the tune failed: %s", problem.tunables.name, problem.address.key, error
+                )
                 warnings.warn(f"{problem.tunables.name}: {error}", TuneWarning, stacklevel=2)
             finally:
                 self._jobs.pop(place, None)
@@ -564,9 +572,7 @@ class Tuner:
         winner = record.winner
         if winner == lost_id:
             winner = min(best, key=lambda c: c.time_ns or 0).id
-        changed = replace(
-            record, winner=winner, candidates=candidates, created_s=self.host.now_s()
-        )
+        changed = replace(record, winner=winner, candidates=candidates, created_s=self.host.now_s())
         if not self.store.put(problem.address, changed):
             self._unstored[problem.address] = changed
 

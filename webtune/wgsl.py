@@ -78,8 +78,8 @@ class Interface:
 def interface(source: str) -> Interface:
     """Read the declarations of a WGSL module."""
     text = _strip(source)
-    types = {name: body for name, body in _ALIAS.findall(text)}
-    structs = {name: body for name, body in _STRUCT.findall(text)}
+    types = dict(_ALIAS.findall(text))
+    structs = dict(_STRUCT.findall(text))
     bindings = []
     for attributes, space, name, type_ in _GLOBAL.findall(text):
         found = dict(_ATTRIBUTE.findall(attributes))

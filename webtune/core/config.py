@@ -150,6 +150,20 @@ class Config:
         kind="str",
         choices=("auto", "memory", "none"),
     )
+    adapter: str | None = knob(
+        None,
+        "hosts",
+        "part of the name of the adapter to use; none takes the best",
+        kind="str",
+        optional=True,
+    )
+    wgpu: str | None = knob(
+        None,
+        "hosts",
+        "package with wgpu-py's API to use natively, such as wgpudawn; none takes wgpu",
+        kind="str",
+        optional=True,
+    )
     cache_dir: str | None = knob(
         None,
         "store",

@@ -1,1 +1,1 @@
-"""Devices behind one protocol. What knows wgpu lives in `native`, what knows JavaScript in `browser`."""
+"""Devices behind one protocol: `native` knows wgpu, `browser` knows JavaScript."""

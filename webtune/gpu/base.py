@@ -94,7 +94,7 @@ class Program(Protocol):
 @dataclass(frozen=True, slots=True)
 class Shot:
     """One timed launch: `before` copies and the `evict` program run first, in the same submit
-    but outside the timed span; then all of `program` runs `repeat` times inside one compute pass."""
+    but outside the timed span; then `program` runs `repeat` times inside one compute pass."""
 
     program: Program
     repeat: int = 1

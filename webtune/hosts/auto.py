@@ -19,8 +19,8 @@ def open_tuner(device: Any = None, *, store: Any = None, **settings: Any) -> Tun
     """Open a tuner on the best adapter, or on your own `device` (a `wgpu.GPUDevice`).
 
     - `store`: None for the user's cache folder, "memory", "none", a folder, or a store object.
-    - `settings`: knobs of `webtune.core.config.Config` by name (`strategy="fixed"` …), and `adapter=`, part of an
-      adapter's name.
+    - `settings`: knobs of `webtune.core.config.Config` by name, such as `strategy="fixed"`, or
+      `adapter=`, part of an adapter's name.
     Raises `HostUnavailable` where no adapter can compute, and in a browser, where opening must be
     awaited: use `await open_tuner_async()` there.
     """
@@ -28,7 +28,7 @@ def open_tuner(device: Any = None, *, store: Any = None, **settings: Any) -> Tun
         from webtune.errors import HostUnavailable
 
         raise HostUnavailable("a page cannot wait here; use `await webtune.open_tuner_async()`")
-    from webtune.hosts.native import open_native
+    from webtune.hosts.native_tuner import open_native
 
     return open_native(device, store=store, **settings)
 
@@ -40,6 +40,6 @@ async def open_tuner_async(device: Any = None, *, store: Any = None, **settings:
         from webtune.hosts.browser import open_browser
 
         return await open_browser(device, store=store, **settings)
-    from webtune.hosts.native import open_native
+    from webtune.hosts.native_tuner import open_native
 
     return open_native(device, store=store, **settings)

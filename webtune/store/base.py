@@ -66,8 +66,8 @@ class Store(Protocol):
         ...
 
     def suspects(self, hardware: str) -> frozenset[str]:
-        """Ids of candidates that began on this hardware, in a process or tab that is gone or whose device was
-        abandoned, and never ended."""
+        """Ids of candidates that began on this hardware and never ended, in a process or tab that
+        is gone or whose device was abandoned."""
         ...
 
     async def flush(self) -> None:

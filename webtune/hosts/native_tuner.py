@@ -1,0 +1,112 @@
+"""The native composition root: a wgpu-py device, a SQLite store and a host where calls may wait."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import time
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any
+
+from webtune.core.config import Config, resolve
+from webtune.drive import complete
+from webtune.errors import UsageError
+from webtune.host import Job
+from webtune.hosts.native import adopt_device, open_device
+from webtune.store.base import Store
+from webtune.store.memory import MemoryStore
+from webtune.store.none import NoStore
+from webtune.store.sqlite import SqliteStore
+from webtune.tuner import Tuner
+
+__all__ = ["NativeHost", "choose_store", "native_config", "open_native"]
+
+
+class NativeHost:
+    """A process of its own: calls wait, and the adaptive strategy may take its rounds."""
+
+    name = "native"
+    blocking = True
+    strategy = "adaptive"
+
+    @property
+    def versions(self) -> tuple[tuple[str, str], ...]:
+        """Python, webtune and wgpu-py."""
+        found = [("python", platform.python_version())]
+        for package in ("webtune", "wgpu", "wgpudawn"):
+            try:
+                found.append((package, importlib.metadata.version(package)))
+            except importlib.metadata.PackageNotFoundError:
+                continue
+        return tuple(found)
+
+    def now_s(self) -> float:
+        """Unix time."""
+        return time.time()
+
+    def monotonic_s(self) -> float:
+        """`time.perf_counter`."""
+        return time.perf_counter()
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> Job:
+        """A native host waits instead."""
+        work.close()
+        raise UsageError("a native host spawns nothing: call tune()")
+
+    async def pause(self) -> None:
+        """Nothing to give way to."""
+
+
+def native_config(arguments: dict[str, Any], folder: Path | None = None) -> Config:
+    """Settings from pyproject.toml and webtune.toml in `folder` (default: where the process runs),
+    the environment, and arguments, by rising strength."""
+    here = folder if folder is not None else Path.cwd()
+    return resolve(
+        pyproject=_text(here / "pyproject.toml"),
+        webtune_toml=_text(here / "webtune.toml"),
+        environ=os.environ,
+        arguments=arguments,
+    )
+
+
+def choose_store(store: Any, config: Config) -> Store:
+    """None or "auto": SQLite in the cache folder; "memory"; "none"; a folder; or a store object."""
+    wanted = config.store if store is None else store
+    if isinstance(wanted, str | os.PathLike):
+        if wanted == "auto":
+            return SqliteStore(folder=config.cache_dir)
+        if wanted == "memory":
+            return MemoryStore()
+        if wanted == "none":
+            return NoStore()
+        return SqliteStore(folder=wanted)
+    if not hasattr(wanted, "get") or not hasattr(wanted, "put"):
+        raise UsageError(
+            f"store= is a {type(wanted).__name__}; use None, 'memory', 'none', a folder, or a store"
+        )
+    chosen: Store = wanted
+    return chosen
+
+
+def open_native(device: Any = None, *, store: Any = None, **settings: Any) -> Tuner:
+    """`webtune.open_tuner` where a process runs natively."""
+    config = native_config(settings)
+    timeout_s = config.usable_timeout_s
+    if device is None:
+        gpu = open_device(config.adapter, timeout_s=timeout_s)
+    elif hasattr(device, "compile_now"):
+        gpu = device  # a device of webtune's own protocol, such as a scripted one
+    else:
+        gpu = adopt_device(device, timeout_s=timeout_s)
+    chosen = choose_store(store, config)
+    complete(chosen.open())
+    return Tuner(gpu, chosen, NativeHost(), config)
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError:
+        return ""
