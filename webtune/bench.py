@@ -1,0 +1,492 @@
+"""From a round to readings: what is asked for is measured, interleaved, and nothing false passes.
+
+A candidate's failure is a reading; only the loss of the device is raised.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from webtune.core.model import Reading, Request, Round
+from webtune.errors import DeviceLost, DeviceTimeout, Failure, FailureKind, LaunchError, UsageError
+from webtune.gpu.base import Copy, Device, Dispatch, Handle, Program, Shot, Span
+from webtune.gpu.timestamps import span_fault
+from webtune.repeat import BenchSettings, Goal
+from webtune.store.base import Store
+
+__all__ = ["Bench", "BenchSettings", "Checker", "Entrant", "Progress", "Slot"]
+
+_MOST_SHOTS = 64
+_MOST_CALIBRATIONS = 10
+_MOST_FAULTS = 3
+_LAUNCH_OVERHEAD_NS = 300_000
+
+
+@dataclass(frozen=True)
+class Slot:
+    """A buffer that candidates write: one of the tune's clones. `index` is the argument's place.
+
+    `restore` copies its first content back before every sample (declared with `restore=`); it is
+    None for a pure output.
+    """
+
+    name: str
+    index: int
+    handle: Handle
+    nbytes: int
+    dtype: str
+    shape: tuple[int, ...]
+    restore: Copy | None = None
+
+
+@dataclass(frozen=True)
+class Entrant:
+    """One candidate, recorded on the tune's clones. `id` is its fingerprint.
+
+    `repeatable` False says that one execution must not follow another without its buffers being
+    restored between them: a sample is then a single execution, however short. Restored buffers
+    alone do not forbid repetition: from the second execution of a sample on, only values differ.
+    """
+
+    id: str
+    name: str
+    dispatches: tuple[Dispatch, ...]
+    repeatable: bool = True
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What just happened, for people. `kind` is "compiled", "ran" (first contact is over),
+    "sampled" or "failed"; `launches` counts those of the whole tune so far."""
+
+    kind: str
+    candidate: int
+    name: str
+    launches: int
+    duration_ns: int | None = None
+    failure: Failure | None = None
+
+
+class Checker(Protocol):
+    """Judges a candidate's answer before it is timed."""
+
+    async def verify(
+        self, device: Device, slots: Sequence[Slot], program: Program, name: str
+    ) -> Failure | None:
+        """Launch `program` once on poisoned or restored slots and compare what it wrote."""
+        ...
+
+    def close(self, device: Device) -> None:
+        """Free what the checks made on the device."""
+        ...
+
+
+@dataclass
+class _Entry:
+    """What the bench knows of one candidate."""
+
+    index: int
+    name: str = ""
+    entrant: Entrant | None = None
+    program: Program | None = None
+    failure: Failure | None = None
+    met: bool = False
+    repeat: int = 1
+    cost_ns: int = _LAUNCH_OVERHEAD_NS
+
+
+@dataclass
+class _Tally:
+    """One request of a round, being answered."""
+
+    request: Request
+    entry: _Entry
+    durations_ns: list[int] = field(default_factory=list)
+    launches: int = 0
+
+    @property
+    def live(self) -> bool:
+        return self.entry.failure is None
+
+    @property
+    def warmups_left(self) -> int:
+        return max(0, self.request.warmups - self.launches)
+
+    @property
+    def samples_left(self) -> int:
+        return max(0, self.request.samples - len(self.durations_ns))
+
+    def reading(self) -> Reading:
+        return Reading(
+            self.request.candidate, tuple(self.durations_ns), self.entry.failure, self.launches
+        )
+
+
+@dataclass
+class _Turn:
+    """One launch to take: of which request, and whether its time counts."""
+
+    tally: _Tally
+    counts: bool
+    span: Span | None = None
+
+
+class Bench:
+    """Measures the candidates of one tune on one device. Not to be shared between tasks.
+
+    `enter(index)` records a candidate (a failure says why it cannot run); `slots` are what
+    candidates write, `evict` runs before every sample outside its span. `journal` is a store with
+    the hardware's digest: first contacts are noted there, and candidates in `suspects` are not
+    touched. `pause` is awaited between chunks of work, where the host needs to breathe.
+    """
+
+    def __init__(
+        self,
+        device: Device,
+        enter: Callable[[int], Entrant | Failure],
+        *,
+        slots: Sequence[Slot] = (),
+        evict: Sequence[Dispatch] = (),
+        checker: Checker | None = None,
+        settings: BenchSettings | None = None,
+        journal: tuple[Store, str] | None = None,
+        suspects: frozenset[str] = frozenset(),
+        on_progress: Callable[[Progress], None] | None = None,
+        pause: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        self._device = device
+        self._enter = enter
+        self._slots = tuple(slots)
+        self._restores = tuple(slot.restore for slot in slots if slot.restore is not None)
+        self._evict_dispatches = tuple(evict)
+        self._evict: Program | None = None
+        self._checker = checker
+        self._settings = settings or BenchSettings()
+        self._goal = Goal.of(device.clock, self._settings)
+        self._journal = journal
+        self._suspects = suspects
+        self._on_progress = on_progress
+        self._pause = pause
+        self._entries: dict[int, _Entry] = {}
+        self.launches = 0
+        """Launches spent so far, warm-ups, checks and retakes included."""
+
+    @property
+    def programs(self) -> Mapping[int, Program]:
+        """Compiled programs by candidate."""
+        return {i: e.program for i, e in self._entries.items() if e.program is not None}
+
+    # -- the round ----------------------------------------------------------------------------
+
+    async def measure(self, wanted: Round) -> list[Reading]:
+        """Answer a round, a reading for each request in order. Raises `DeviceLost`, and
+        `UsageError` when the caller's evictor or reference for checks cannot be used."""
+        await self._ready_evictor()
+        if self._settings.parallel > 1:
+            await self.compile([request.candidate for request in wanted.requests])
+        tallies = [_Tally(r, self._entry(r.candidate)) for r in wanted.requests]
+        for tally in tallies:
+            if not tally.entry.met:
+                await self._first_contact(tally)
+                await self._breathe()
+        await self._sweep(tallies)
+        return [tally.reading() for tally in tallies]
+
+    async def _sweep(self, tallies: Sequence[_Tally]) -> None:
+        turns = _turns(tallies)
+        chunk: list[_Turn] = []
+        cost_ns = 0
+        for turn in turns:
+            chunk.append(turn)
+            cost_ns += turn.tally.entry.cost_ns
+            if cost_ns >= self._settings.chunk_ns or len(chunk) >= _MOST_SHOTS:
+                await self._take(chunk)
+                await self._breathe()
+                chunk, cost_ns = [], 0
+        if chunk:
+            await self._take(chunk)
+
+    async def _take(self, chunk: Sequence[_Turn]) -> None:
+        """Take the turns in order, and once more those whose span cannot be believed."""
+        if not await self._shoot(chunk):
+            return
+        doubtful = [turn for turn in chunk if not self._accept(turn, last=False)]
+        if doubtful and await self._shoot(doubtful):
+            for turn in doubtful:
+                self._accept(turn, last=True)
+
+    async def _shoot(self, turns: Sequence[_Turn]) -> bool:
+        """Launch the turns and note their spans; False when they ended otherwise."""
+        turns = [turn for turn in turns if turn.tally.live]
+        try:
+            spans = await self._device.time([self._shot(turn.tally.entry) for turn in turns])
+        except (DeviceTimeout, LaunchError) as error:
+            await self._blame(turns, error)
+            return False
+        for turn, span in zip(turns, spans, strict=True):
+            turn.span = span
+            self._count(turn.tally)
+        return True
+
+    async def _blame(self, turns: Sequence[_Turn], error: DeviceTimeout | LaunchError) -> None:
+        entries = {id(turn.tally.entry): turn.tally.entry for turn in turns}
+        alone = len(entries) == 1
+        for turn in turns:
+            self._count(turn.tally)
+        if alone:
+            self._fail(turns[0].tally.entry, _failure_of(error))
+        if isinstance(error, DeviceTimeout):
+            await self._recover(error)
+        if not alone:  # one of several is at fault: each once more, by itself
+            for turn in turns:
+                if turn.tally.live:
+                    await self._take([turn])
+
+    def _accept(self, turn: _Turn, *, last: bool) -> bool:
+        """Use a turn's span, or say that it must be taken again. `last` settles it."""
+        span, entry = turn.span, turn.tally.entry
+        if span is None or not turn.tally.live or not turn.counts:
+            return True
+        fault = span_fault(span, self._device.clock)
+        if fault is not None:
+            if last:
+                self._fail(entry, _not_believed(span, fault))
+            return last
+        entry.cost_ns = self._cost_ns(span)
+        if span.elapsed_ns < self._goal.floor_ns and _repeatable(entry):
+            raised = self._goal.next_repeat(span)
+            # Too few quanta: its digits are the clock's, not the candidate's.
+            blurred = span.elapsed_ns < self._goal.precise_ns and raised > entry.repeat
+            entry.repeat = max(entry.repeat, raised)
+            if blurred and not last:
+                return False
+        self._sample(turn.tally, span)
+        return True
+
+    # -- first contact ------------------------------------------------------------------------
+
+    async def compile(self, candidates: Sequence[int]) -> dict[int, Failure]:
+        """Record and compile candidates, several at a time where the host awaits; what failed.
+
+        Raises `DeviceLost`. Programs that are there already cost nothing.
+        """
+        todo = [self._entry(index) for index in dict.fromkeys(candidates)]
+        waiting = iter([e for e in todo if e.program is None and e.failure is None])
+
+        async def work() -> None:
+            for entry in waiting:
+                await self._compile(entry)
+
+        if self._settings.parallel > 1:
+            workers = [work() for _ in range(min(self._settings.parallel, len(todo)))]
+            for error in await asyncio.gather(*workers, return_exceptions=True):
+                if isinstance(error, BaseException):
+                    raise error
+        else:
+            await work()
+        return {entry.index: entry.failure for entry in todo if entry.failure is not None}
+
+    async def _compile(self, entry: _Entry) -> None:
+        if entry.entrant is None or entry.program is not None:
+            return
+        try:
+            entry.program = await self._device.compile(entry.entrant.dispatches)
+        except LaunchError as error:
+            self._fail(entry, Failure(FailureKind.LAUNCH, str(error)))
+        else:
+            self._tell("compiled", entry)
+
+    def _entry(self, index: int) -> _Entry:
+        entry = self._entries.get(index)
+        if entry is None:
+            entered = self._enter(index)
+            if isinstance(entered, Failure):
+                entry = _Entry(index, str(index), met=True)
+                self._fail(entry, entered)
+            else:
+                entry = _Entry(index, entered.name, entered)
+                if entered.id in self._suspects:
+                    entry.met = True
+                    self._fail(entry, Failure(FailureKind.TIMED_OUT, _SUSPECT))
+            self._entries[index] = entry
+        return entry
+
+    async def _first_contact(self, tally: _Tally) -> None:
+        """Compile, check the answer, launch once untimed, and find the repetitions."""
+        entry = tally.entry
+        entry.met = True
+        if entry.entrant is None or entry.failure is not None:
+            return
+        self._alive()
+        came_back = True
+        if self._journal is not None:
+            self._journal[0].begin(self._journal[1], entry.entrant.id)
+        try:
+            await self._compile(entry)
+            if entry.program is not None:
+                await self._try_out(tally, entry, entry.program)
+        except LaunchError as error:
+            self._fail(entry, Failure(FailureKind.LAUNCH, str(error)))
+        except DeviceTimeout as error:
+            came_back = False
+            self._count(tally)
+            self._fail(entry, _failure_of(error))
+            await self._recover(error)
+        except DeviceLost:
+            # A device that its owner destroyed says nothing about the candidate.
+            came_back = "destroy" in (self._device.lost or "").lower()
+            raise
+        finally:
+            if came_back and self._journal is not None:
+                self._journal[0].end(self._journal[1], entry.entrant.id)
+        self._tell("ran", entry)
+
+    async def _try_out(self, tally: _Tally, entry: _Entry, program: Program) -> None:
+        if self._checker is not None:
+            failure = await self._checker.verify(self._device, self._slots, program, entry.name)
+            self._count(tally)
+            if failure is not None:
+                self._fail(entry, failure)
+                return
+        await self._calibrate(tally, entry)
+
+    async def _calibrate(self, tally: _Tally, entry: _Entry) -> None:
+        """Launch until a span is long enough. The launch that is counts as a sample when one is
+        asked for and the warm-ups are spent; the first dispatch never does."""
+        faults = 0
+        for _ in range(_MOST_CALIBRATIONS):
+            first = tally.launches == 0
+            warm = tally.launches >= tally.request.warmups
+            [span] = await self._device.time([self._shot(entry)])
+            self._count(tally)
+            fault = span_fault(span, self._device.clock)
+            faults += fault is not None and not first
+            repeat = self._goal.next_repeat(span) if _repeatable(entry) else 1
+            if fault is None and not first:
+                enough = span.elapsed_ns >= self._goal.floor_ns
+                if enough or repeat <= span.repeat:
+                    entry.cost_ns = self._cost_ns(span)
+                    if _repeatable(entry):
+                        entry.repeat = self._goal.settled_repeat(span)
+                    if warm and tally.samples_left:
+                        self._sample(tally, span)
+                    return
+            elif (
+                fault is not None
+                and faults >= _MOST_FAULTS
+                and (span.elapsed_ns != 0 or repeat <= span.repeat)
+            ):
+                break
+            # A backward or overlong span says nothing about how short the kernel is.
+            entry.repeat = repeat if fault is None or span.elapsed_ns == 0 else span.repeat
+        self._fail(entry, _not_believed(span, fault or "its spans stay too short"))
+
+    # -- small parts ----------------------------------------------------------------------------
+
+    async def _ready_evictor(self) -> None:
+        if self._evict_dispatches and self._evict is None:
+            try:
+                self._evict = await self._device.compile(self._evict_dispatches)
+            except LaunchError as error:
+                raise UsageError(f"evict= cannot be compiled: {error}") from error
+
+    def _shot(self, entry: _Entry) -> Shot:
+        if entry.program is None:
+            raise RuntimeError(f"{entry.name} is not compiled")
+        return Shot(entry.program, entry.repeat, self._restores, self._evict)
+
+    def _sample(self, tally: _Tally, span: Span) -> None:
+        duration_ns = max(1, round(span.elapsed_ns / span.repeat))
+        tally.durations_ns.append(duration_ns)
+        self._tell("sampled", tally.entry, duration_ns)
+
+    def _cost_ns(self, span: Span) -> int:
+        times = 3 if self._device.clock.kind == "wall" else 1
+        return times * span.elapsed_ns + _LAUNCH_OVERHEAD_NS
+
+    def _count(self, tally: _Tally) -> None:
+        tally.launches += 1
+        self.launches += 1
+
+    def _fail(self, entry: _Entry, failure: Failure) -> None:
+        entry.failure = failure
+        self._tell("failed", entry)
+
+    def _tell(self, kind: str, entry: _Entry, duration_ns: int | None = None) -> None:
+        if self._on_progress is not None and (kind != "ran" or entry.failure is None):
+            self._on_progress(
+                Progress(kind, entry.index, entry.name, self.launches, duration_ns, entry.failure)
+            )
+
+    def _alive(self) -> None:
+        if self._device.lost is not None:
+            raise DeviceLost(f"the device was lost during the tune: {self._device.lost}")
+
+    async def _recover(self, error: DeviceTimeout) -> None:
+        """After a time-out: go on only where the device answers again. A device that is marked
+        as lost raises at its next use, and a finished round is still worth its readings."""
+        if self._device.lost is None:
+            try:
+                await self._device.drain()
+            except DeviceTimeout:
+                raise DeviceLost("the device did not come back after a time-out") from error
+
+    async def _breathe(self) -> None:
+        if self._pause is not None:
+            await self._pause()
+
+    def release(self, candidate: int) -> None:
+        """Forget a candidate's program; it is compiled again when it is asked for again."""
+        entry = self._entries.get(candidate)
+        if entry is not None and entry.program is not None:
+            self._device.release(entry.program)
+            entry.program = None
+            if entry.failure is None:
+                del self._entries[candidate]
+
+    def close(self) -> None:
+        """Forget all programs and what the checks made. Never fails."""
+        for candidate in list(self._entries):
+            self.release(candidate)
+        if self._evict is not None:
+            self._device.release(self._evict)
+            self._evict = None
+        if self._checker is not None:
+            self._checker.close(self._device)
+
+
+_SUSPECT = (
+    "an earlier run on this hardware began it and never came back from it; it is left alone "
+    "until its source changes, or until `webtune cache purge` forgets it"
+)
+
+
+def _turns(tallies: Sequence[_Tally]) -> Iterator[_Turn]:
+    """All launches of a round, interleaved; a candidate that fails on the way gets no more."""
+    for counts, left in (
+        (False, [tally.warmups_left for tally in tallies]),
+        (True, [tally.samples_left for tally in tallies]),
+    ):
+        for turn in range(max(left, default=0)):
+            for tally, wanted in zip(tallies, left, strict=True):
+                if turn < wanted and tally.live:
+                    yield _Turn(tally, counts)
+
+
+def _repeatable(entry: _Entry) -> bool:
+    return entry.entrant is not None and entry.entrant.repeatable
+
+
+def _failure_of(error: DeviceTimeout | LaunchError) -> Failure:
+    kind = FailureKind.TIMED_OUT if isinstance(error, DeviceTimeout) else FailureKind.LAUNCH
+    return Failure(kind, str(error))
+
+
+def _not_believed(span: Span, fault: str) -> Failure:
+    times = f"{span.repeat} executions" if span.repeat > 1 else "one execution"
+    if span.elapsed_ns == 0:
+        return Failure(FailureKind.NOT_MEASURED, f"over {times}, {fault}")
+    return Failure(FailureKind.INVALID_SAMPLES, f"over {times}, {fault}")
