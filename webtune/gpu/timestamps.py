@@ -1,0 +1,110 @@
+"""Ticks become nanoseconds here, and a span that cannot be true is no measurement.
+
+Pure arithmetic, shared by native, browser and scripted devices: no clock is read.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+from statistics import median
+
+from webtune.gpu.base import Clock, Span
+
+__all__ = [
+    "ABSURD_NS",
+    "MIN_REPEAT_QUANTA",
+    "choose_period",
+    "estimate_quantum_ticks",
+    "quantum_ns",
+    "span_fault",
+    "ticks_to_ns",
+    "wall_resolution_ns",
+]
+
+MIN_REPEAT_QUANTA = 20
+"""A sample spans at least so many quanta, which bounds the rounding error at 5 %."""
+
+ABSURD_NS = 3_600_000_000_000
+"""No single launch lasts an hour: a longer span is a broken counter."""
+
+_PERIOD_TOLERANCE = 0.25
+_FASTER_THAN_WALL = 1.5
+
+
+def ticks_to_ns(begin_ticks: int, end_ticks: int, period_ns: float = 1.0) -> int:
+    """The signed time between two readings in ns; `period_ns` is ns per tick.
+
+    The ticks are subtracted as integers first: a double cannot hold a 64-bit reading.
+    """
+    ticks = end_ticks - begin_ticks
+    return ticks if period_ns == 1.0 else round(ticks * period_ns)
+
+
+def span_fault(span: Span, clock: Clock) -> str | None:
+    """Why `span` is no measurement, as a sentence; None when it may be believed.
+
+    A span may exceed its wall time by one quantum, because rounding alone can do that.
+    """
+    elapsed_ns = span.elapsed_ns
+    if span.repeat < 1:
+        return f"it covers {span.repeat} executions"
+    if elapsed_ns == 0:
+        return f"the clock did not advance (its step is {clock.quantum_ns} ns)"
+    if elapsed_ns < 0:
+        return f"the clock ran backward by {-elapsed_ns} ns"
+    if span.wall_ns <= 0:
+        return f"the host's clock gave {span.wall_ns} ns for the whole launch"
+    if elapsed_ns > span.wall_ns + clock.quantum_ns:
+        return f"{elapsed_ns} ns is longer than the {span.wall_ns} ns of wall time around it"
+    if elapsed_ns >= ABSURD_NS:
+        return f"{elapsed_ns} ns for one launch is absurd"
+    return None
+
+
+def estimate_quantum_ticks(readings: Sequence[int]) -> int:
+    """The clock's step in ticks, from raw readings in the order taken; 1 when none shows.
+
+    The greatest common divisor of all distances finds a masked or scaled counter exactly, however
+    slow the passes between readings are. Where many neighbours are equal, the counter is slower
+    than its unit, and its smallest step is the better answer. Zeros are unwritten queries.
+    """
+    written = [ticks for ticks in readings if ticks]
+    steps = [abs(later - former) for former, later in pairwise(written)]
+    moved = [step for step in steps if step]
+    if not moved:
+        return 1
+    divisor = math.gcd(*moved)
+    stood_still = len(steps) - len(moved)
+    if 4 * stood_still >= len(steps):
+        return max(divisor, min(moved))
+    return divisor
+
+
+def quantum_ns(ticks: int, period_ns: float) -> int:
+    """A step of `ticks` in whole ns, never below 1."""
+    return max(1, round(ticks * period_ns))
+
+
+def choose_period(ticks: int, wall_ns: int, candidates: Sequence[float]) -> float | None:
+    """Which of `candidates` (ns per tick, the likeliest first) agrees with a wall time.
+
+    `ticks` passed during `wall_ns`. The first candidate within 25 % is taken. Where none agrees,
+    the first that is merely too slow is taken, since counters of sleeping devices may pause; None
+    when every candidate makes the device's clock run faster than the wall's, which cannot be.
+    """
+    for period_ns in candidates:
+        if abs(ticks * period_ns - wall_ns) <= _PERIOD_TOLERANCE * wall_ns:
+            return period_ns
+    for period_ns in candidates:
+        if 0 < ticks * period_ns <= _FASTER_THAN_WALL * wall_ns:
+            return period_ns
+    return None
+
+
+def wall_resolution_ns(launches_ns: Sequence[int], step_ns: int = 1) -> int:
+    """How finely wall time tells two launches apart: the median jump between equal launches in
+    a row, never below the host clock's own step `step_ns`."""
+    jumps = [abs(b - a) for a, b in pairwise(launches_ns)]
+    return max(1, step_ns, round(median(jumps)) if jumps else 1)
