@@ -48,9 +48,9 @@ def limit_s(bounds: Iterable[Bound], overhead_s: float = 0.0) -> float | None:
 
 
 def limit_ns(bounds: Iterable[Bound], overhead_s: float = 0.0) -> int | None:
-    """`limit_s` in whole ns, rounded down; None as well below one ns, where nothing can pass."""
+    """`limit_s` in whole ns; None as well where that is zero, which nothing can pass."""
     seconds = limit_s(bounds, overhead_s)
-    return None if seconds is None else int(seconds * 1e9) or None
+    return None if seconds is None else round(seconds * 1e9) or None
 
 
 def ideal_s(bounds: Iterable[Bound]) -> float | None:
