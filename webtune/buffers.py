@@ -69,6 +69,11 @@ class HostArray:
         """Bytes of one element."""
         return dtype_bytes(self.dtype)
 
+    @property
+    def form(self) -> tuple[Any, ...]:
+        """What tells this argument's problem from another's, to look up by."""
+        return self.dtype, self.shape, bytes(self.data)
+
     def __getitem__(self, index: int) -> int | float | bool:
         value: int | float | bool = _cast(self.data, self.dtype)[index]
         return value
@@ -90,7 +95,7 @@ class Buffer:
     webtune made.
     """
 
-    __slots__ = ("__weakref__", "_free", "dtype", "handle", "nbytes", "owner", "shape", "size")
+    __slots__ = ("__weakref__", "_free", "dtype", "form", "handle", "nbytes", "owner", "shape", "size")
 
     def __init__(
         self,
@@ -107,6 +112,8 @@ class Buffer:
         self.nbytes = self.size * dtype_bytes(dtype)
         self.owner = owner
         self._free = free
+        self.form: tuple[Any, ...] = (dtype, self.shape)
+        """What tells this argument's problem from another's, to look up by."""
 
     @property
     def itemsize(self) -> int:

@@ -12,8 +12,9 @@ from webtune.buffers import Argument
 from webtune.core.fingerprint import candidate_id
 from webtune.core.work import Work
 from webtune.errors import KernelError
+from webtune.gpu.base import Device
 from webtune.material import material
-from webtune.recorder import Recorder
+from webtune.recorder import Recorder, check_argument
 from webtune.space import Params, Space, grid
 from webtune.tunable import Group, Priority, Tunable, TunableSet
 from webtune.wgsl import Interface, interface
@@ -72,8 +73,7 @@ class Kernel(TunableSet):
         self._groups = tuple((groups or {}).items())
         shader = interface(self._text(first))
         self._check_shader(name, shader)
-        self._elements = tuple(binding.element for binding in shader.bindings)
-        # The function's first parameter is the point; work= gets the arguments alone or with it.
+        self._bindings = shader.bindings
         super().__init__(
             name,
             arguments=[binding.name for binding in shader.bindings],
@@ -129,7 +129,14 @@ class Kernel(TunableSet):
 
     def dtype_hint(self, place: int) -> str:
         """The element type that the shader declares."""
-        return self._elements[place] or "u32"
+        return self._bindings[place].element or "u32"
+
+    def bind(self, args: Sequence[Any], device: Device) -> tuple[Argument, ...]:
+        """The caller's arguments, checked against the shader's declarations. `ArgumentError`."""
+        bound = super().bind(args, device)
+        for declaration, value in zip(self._bindings, bound, strict=True):
+            check_argument(self.name, declaration, value, device.limits)
+        return bound
 
     def _build(self) -> Iterator[Tunable]:
         workgroups = self._workgroups

@@ -256,8 +256,8 @@ class TunableSet:
         if host is None:
             raise ArgumentError(
                 f"{self.name}: argument {self.argument_name(place)} is a {type(arg).__name__}; "
-                "pass a webtune buffer, this device's own buffer, or anything with the buffer protocol "
-                "(a number goes into an override constant or a small array)"
+                "pass a webtune buffer, this device's own buffer, or anything with the buffer "
+                "protocol (a number goes into an override constant or a small array)"
             )
         return host
 
@@ -268,6 +268,11 @@ class TunableSet:
     def argument_name(self, place: int) -> str:
         """The argument's name, or its number."""
         return self.arguments[place] if self.arguments else str(place)
+
+    @property
+    def has_key_function(self) -> bool:
+        """Whether `key=` was given."""
+        return self._key is not None
 
     def key_of(self, args: Sequence[Argument]) -> Any:
         """What tells this problem from another: plain JSON values."""

@@ -47,6 +47,7 @@ Progress = Callable[[Any], None]
 
 _ENVIRONMENT: list[str | None] = [None]
 _PICKS: dict[str, Picks] = {}
+_ADDRESSES = 1024
 
 
 def current_environment() -> str | None:
@@ -106,6 +107,8 @@ class Tuner:
         self._failures: dict[tuple[str, str], Exception] = {}
         self._unstored: dict[Address, Record] = {}
         self._closed = False
+        self._hardware = device.identity.digest
+        self._addresses: dict[tuple[Any, ...], tuple[Any, Address]] = {}
 
     # -- data -------------------------------------------------------------------------------
 
@@ -348,11 +351,19 @@ class Tuner:
                 f"the first argument is a {type(kernel).__name__}; pass a Kernel or TunableSet"
             )
         bound = kernel.bind(args, self.device)
-        key = kernel.key_of(bound)
         space = current_environment() or self.config.environment
-        hardware = self.device.identity.digest
-        address = Address(space, hardware, kernel.name, canonical(key))
-        return _Problem(kernel, bound, key, address, self._picks.of(kernel.name, hardware, space))
+        form = (kernel, space, *[arg.form for arg in bound])
+        known = self._addresses.get(form)
+        if known is None:
+            key = kernel.key_of(bound)
+            known = key, Address(space, self._hardware, kernel.name, canonical(key))
+            # A key= function may look at more than the forms of the arguments.
+            if not kernel.has_key_function:
+                if len(self._addresses) >= _ADDRESSES:
+                    self._addresses.clear()
+                self._addresses[form] = known
+        cache = self._picks.of(kernel.name, self._hardware, space)
+        return _Problem(kernel, bound, *known, cache)
 
     def _answer(self, problem: _Problem) -> LookUp:
         state = problem.cache.lookup(problem.place, id(self.device))

@@ -130,9 +130,9 @@ class Problem:
     `batches` are the plan's batches in order, each a tuple of candidate indices; a strategy goes
     on to the next batch only when nothing of this one was measured. `patience` maps a candidate
     to the (group name, patience) pairs of its groups that have one. `limit_ns` is the time that is
-    close enough to the device's peak to stop at. `known_ns` holds samples that an earlier tune took of
-    candidates whose source has not changed (a partial re-tune); a strategy may spare those that
-    the evidence leaves far behind. `tie_order` ranks candidates for the tie rule (a
+    close enough to the device's peak to stop at. `known_ns` holds samples that an earlier tune
+    took of candidates whose source has not changed (a partial re-tune); a strategy may spare those
+    that the evidence leaves far behind. `tie_order` ranks candidates for the tie rule (a
     digest of each candidate's content, so the order of the list never decides).
     """
 
@@ -147,7 +147,7 @@ class Problem:
 
 StrategyRun = Generator[Round, Sequence[Reading], Outcome]
 Strategy = Callable[..., StrategyRun]
-"""A strategy is called as `strategy(problem, config)` and gives the generator that a driver runs."""
+"""Called as `strategy(problem, config)`; gives the generator that a driver runs."""
 
 
 @dataclass(frozen=True, slots=True)
