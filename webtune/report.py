@@ -8,16 +8,31 @@ from __future__ import annotations
 
 import sys
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from webtune.core.model import Interval
 
-__all__ = ["CandidateLine", "Table", "candidate_table", "duration", "factor", "params_text", "rate"]
+if TYPE_CHECKING:
+    from webtune.results import CandidateReport, TuneReport
+
+__all__ = [
+    "Table",
+    "between",
+    "candidate_table",
+    "candidate_text",
+    "duration",
+    "explain_table",
+    "factor",
+    "headline",
+    "rate",
+    "spread",
+]
 
 _UNITS = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "µs"), (1, "ns"))
 _NOTHING = "–"
+_TIES_TOLD = 5
 
 
 def duration(time_ns: float | None) -> str:
@@ -55,17 +70,12 @@ def factor(numerator_ns: float | None, denominator_ns: float | None) -> str:
 
 
 def rate(flops: float | None, nbytes: float | None, time_ns: float | None) -> str:
-    """Throughput in GFLOP/s where there is arithmetic to count, else in GB/s."""
+    """Throughput: in GFLOP/s where there is at least one operation a byte, else in GB/s."""
     if not time_ns or not (flops or nbytes):
         return _NOTHING
-    if flops:
+    if flops and flops >= (nbytes or 0):
         return f"{_three_digits(flops / time_ns)} GFLOP/s"
     return f"{_three_digits((nbytes or 0) / time_ns)} GB/s"
-
-
-def params_text(params: Mapping[str, Any]) -> str:
-    """`WG=64 PER=2`; a dash for a candidate without parameters."""
-    return " ".join(f"{name}={value}" for name, value in params.items()) or _NOTHING
 
 
 def _ends(interval: Interval | tuple[int, int]) -> tuple[int, int]:
@@ -159,44 +169,77 @@ def cell_width(text: str) -> int:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class CandidateLine:
-    """One candidate of a tune, as it was decided. `verdict` is a term ("winner", "ties", "slower",
-    "rejected" …) and `why` the sentence that goes with it."""
-
-    name: str
-    params: Mapping[str, Any]
-    time_ns: int | None
-    interval: Interval | tuple[int, int] | None
-    samples: int
-    verdict: str
-    why: str = ""
-
-
-def candidate_table(
-    lines: Iterable[CandidateLine], *, title: str = "", notes: Sequence[str] = ()
-) -> Table:
+def candidate_table(report: TuneReport) -> Table:
     """What became of every candidate: the winner first, then by time, then those without one."""
     ordered = sorted(
-        lines,
-        key=lambda line: (line.verdict != "winner", line.time_ns is None, line.time_ns or 0),
+        report.results,
+        key=lambda one: (one.status != "winner", one.time_ns is None, one.time_ns or 0),
     )
-    best_ns = next((line.time_ns for line in ordered if line.verdict == "winner"), None)
+    best_ns = report.winner_ns
     rows = tuple(
         (
-            line.name if not line.params else f"{line.name}  {params_text(line.params)}",
-            duration(line.time_ns),
-            between(line.interval),
-            factor(line.time_ns, best_ns),
-            str(line.samples) if line.samples else _NOTHING,
-            line.verdict,
-            first_line(line.why),
+            candidate_text(one),
+            duration(one.time_ns),
+            between(one.interval_ns),
+            factor(one.time_ns, best_ns),
+            str(len(one.samples_ns)) if one.samples_ns else _NOTHING,
+            one.status,
+            first_line(one.reason),
         )
-        for line in ordered
+        for one in ordered
     )
     columns = ("candidate", ">time", ">interval", ">vs winner", ">samples", "verdict", "why")
-    strong = frozenset(i for i, line in enumerate(ordered) if line.verdict == "winner")
-    return Table(columns, rows, title=title, notes=tuple(notes), strong=strong)
+    strong = frozenset(i for i, one in enumerate(ordered) if one.status == "winner")
+    return Table(columns, rows, title=headline(report), notes=_notes(report), strong=strong)
+
+
+def explain_table(report: TuneReport) -> str:
+    """The table of a decision as plain text."""
+    return candidate_table(report).plain()
+
+
+def candidate_text(one: CandidateReport) -> str:
+    """A candidate's name with its parameters, each told once."""
+    text = str(one.params)
+    return one.name if not text or text in one.name else f"{one.name}: {text}"
+
+
+def headline(report: TuneReport) -> str:
+    """One line: which problem, who won, how sure, and where that comes from."""
+    where = f"{report.name} {report.key}"
+    if report.winner is None:
+        return f"{where}: no candidate could be taken"
+    best = candidate_text(report.winner)
+    if report.source == "single":
+        return f"{where}: {best} is the only candidate, so nothing was measured"
+    if not report.measured:
+        return f"{where}: {best} ran, and none could be timed"
+    work = report.work
+    speed = rate(work.flops, work.bytes, report.winner_ns) if work else _NOTHING
+    took = spread(report.winner_ns, report.interval_ns)
+    return f"{where}: {best} in {took}" + (f", {speed}" if speed != _NOTHING else "")
+
+
+def _notes(report: TuneReport) -> tuple[str, ...]:
+    counts = report.counts()
+    tally = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
+    notes = [f"{len(report.results)} candidates: {tally}."] if tally else []
+    if report.ties:
+        rule = f" Tie rule: {report.tie_rule.rstrip('.')}." if report.tie_rule else ""
+        some = "; ".join(report.ties[:_TIES_TOLD])
+        more = len(report.ties) - _TIES_TOLD
+        some += f" and {more} more" if more > 0 else ""
+        notes.append(f"Not to be told from the winner: {some}.{rule}")
+    if report.strategy and report.source != "single":
+        origin = "From the store, tuned" if report.source == "store" else "Tuned"
+        sure = f", {report.confidence:.0%} sure" if report.confidence else ""
+        cost = f"in {report.wall_s:.2f} s with {report.launches} launches"
+        notes.append(f"{origin} by {report.strategy} {cost}{sure}.")
+    if report.clock[0]:
+        kind, quantum_ns, _ = report.clock
+        device = f"On {report.hardware}; " if report.hardware else ""
+        notes.append(f"{device}{kind} clock in steps of {duration(quantum_ns)}.")
+    return tuple(notes)
 
 
 def first_line(text: str, most: int = 120) -> str:

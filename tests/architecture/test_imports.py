@@ -27,13 +27,13 @@ LAYERS = {
 """Layer → the layers it may import; itself always. `base` is the protocols of device and store with
 their host-free parts; `edge` is what talks to a real device or a real store."""
 
-EDGE = re.compile(r"(gpu|store)\.(native|browser|dawn|sqlite|opfs|timestamps)\b")
-TOP = {"", "__main__", "cli", "kernels", "progress", "replay", "testing"}
+EDGE = re.compile(r"(gpu|store)\._?(native|browser|dawn|sqlite|opfs|folder|processes)")
+TOP = {"", "__main__", "cli", "commands", "kernels", "progress", "replay", "testing"}
 PURE = ("core", "strategies")
 FORBIDDEN_IN_PURE = {
     "asyncio", "concurrent", "io", "js", "logging", "multiprocessing", "numpy", "os", "pathlib",
     "platform", "pyodide", "random", "secrets", "shutil", "socket", "sqlite3", "subprocess", "sys",
-    "tempfile", "threading", "time", "datetime", "wgpu", "uuid",
+    "tempfile", "time", "datetime", "wgpu", "uuid",
 }  # fmt: skip
 
 
@@ -145,13 +145,17 @@ def test_what_decides_touches_no_clock_device_file_chance_or_javascript(name: st
     assert not called & {"open", "print", "input", "eval", "exec", "__import__"}
 
 
-def test_only_hosts_auto_asks_for_the_platform() -> None:
-    asking = {
-        name
-        for name, path in MODULES.items()
-        if re.search(r"emscripten|sys\.platform|platform\.system|os\.name\b", path.read_text())
-    }
-    assert asking == {"hosts.auto"}
+def naming(pattern: str) -> set[str]:
+    return {name for name, path in MODULES.items() if re.search(pattern, path.read_text())}
+
+
+def test_only_hosts_auto_asks_whether_this_is_a_browser() -> None:
+    assert naming("emscripten") == {"hosts.auto"}
+
+
+def test_only_hosts_and_edges_ask_which_system_this_is() -> None:
+    asking = naming(r"sys\.platform|platform\.system|\bos\.name\b")
+    assert {layer(name) for name in asking} <= {"hosts", "edge"}
 
 
 @pytest.mark.parametrize("package", ["wgpu", "js", "pyodide", "numpy"])

@@ -5,12 +5,14 @@ from __future__ import annotations
 import ast
 import re
 import subprocess
+import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import webtune
+from webtune.core.config import knobs
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = sorted((ROOT / "webtune").rglob("*.py"))
@@ -63,3 +65,17 @@ def test_no_file_names_a_place_of_one_machine() -> None:
 
 def test_package_is_marked_as_typed() -> None:
     assert (ROOT / "webtune" / "py.typed").is_file()
+
+
+def test_readme_lists_every_setting_with_its_reader() -> None:
+    readme = (ROOT / "README.md").read_text()
+    for knob in knobs():
+        default = "–" if knob.default is None else f"`{knob.default}`"
+        row = f"| `{knob.name}` | {default} | {knob.reader} | {knob.doc} |"
+        assert row in readme, f"write into README.md: {row}"
+
+
+def test_version_is_told_once_more_in_the_package() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert project["version"] == webtune.__version__
+    assert project["dependencies"] == []

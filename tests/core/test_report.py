@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from webtune import report
 from webtune.core.model import Interval
+from webtune.core.work import Work
+from webtune.results import CandidateReport, TuneReport
+from webtune.space import Params
 
 
 @pytest.mark.parametrize(
@@ -41,8 +46,9 @@ def test_interval_names_a_shared_unit_once() -> None:
     assert report.between(None) == "–"
 
 
-def test_arithmetic_is_preferred_to_traffic_as_a_rate() -> None:
+def test_a_rate_counts_arithmetic_where_that_is_most_of_the_work() -> None:
     assert report.rate(2e9, 1e6, 1_000_000) == "2000 GFLOP/s"
+    assert report.rate(2e6, 12e6, 1_000_000) == "12.0 GB/s"
     assert report.rate(None, 1.5e6, 1_000_000) == "1.50 GB/s"
     assert report.rate(None, None, 1_000_000) == "–"
     assert report.rate(2e9, None, None) == "–"
@@ -54,23 +60,62 @@ def test_unknown_times_have_no_factor() -> None:
     assert report.factor(1_000, 0) == "–"
 
 
-LINES = [
-    report.CandidateLine("slow", {"WG": 32}, 4_000, (3_900, 4_100), 3, "slower", "4× the best"),
-    report.CandidateLine("broken", {}, None, None, 0, "launch", "\nerror: no such\nmore lines"),
-    report.CandidateLine("quick", {"WG": 64}, 1_000, (990, 1_010), 9, "winner"),
-    report.CandidateLine("near", {"WG": 128}, 990, (980, 1_020), 9, "ties"),
-]
+def candidate(name: str, status: str, **rest: Any) -> CandidateReport:
+    return CandidateReport(name, Params(rest.pop("params", {})), f"id of {name}", status, **rest)
+
+
+QUICK = candidate(
+    "WG=64", "winner", params={"WG": 64}, time_ns=1_000, interval_ns=(990, 1_010),
+    samples_ns=(990, 1_000, 1_010),
+)  # fmt: skip
+REPORT = TuneReport(
+    "saxpy",
+    "[16]",
+    QUICK,
+    (
+        candidate("slow", "slower", params={"WG": 32}, time_ns=4_000, samples_ns=(4_000,)),
+        candidate("broken", "launch", reason="\nerror: no such\nmore lines"),
+        QUICK,
+        candidate("near", "tie", time_ns=990, interval_ns=(980, 1_020), samples_ns=(990, 991)),
+    ),
+    "tuned",
+    strategy="adaptive",
+    ties=("near",),
+    confidence=0.6,
+    tie_rule="least digest",
+    launches=12,
+    wall_s=0.25,
+    clock=("timestamp", 65_536, 1.0),
+    hardware="a card",
+    work=Work(flops=2_000.0),
+)
 
 
 def test_winner_stands_first_even_where_a_tie_has_a_smaller_estimate() -> None:
-    table = report.candidate_table(LINES)
-    names = [row[0].split()[0] for row in table.rows]
-    assert names == ["quick", "near", "slow", "broken"]
+    table = report.candidate_table(REPORT)
+    assert [row[0] for row in table.rows] == ["WG=64", "near", "slow: WG=32", "broken"]
     assert table.strong == {0}
 
 
+def test_a_decision_is_told_with_its_interval_rate_ties_cost_and_clock() -> None:
+    text = str(REPORT)
+    assert text.startswith("saxpy [16]: WG=64 in 1.000 µs ± 1.0 %, 2.00 GFLOP/s\n")
+    assert text.splitlines()[-4:] == [
+        "4 candidates: 3 measured, 1 failed.",
+        "Not to be told from the winner: near. Tie rule: least digest.",
+        "Tuned by adaptive in 0.25 s with 12 launches, 60% sure.",
+        "On a card; timestamp clock in steps of 65.54 µs.",
+    ]
+
+
+def test_a_decision_without_a_measured_winner_says_so() -> None:
+    assert "no candidate could be taken" in str(replace(REPORT, winner=None))
+    assert "none could be timed" in str(replace(REPORT, measured=False))
+    assert "nothing was measured" in str(replace(REPORT, source="single"))
+
+
 def test_reasons_are_cut_to_one_line() -> None:
-    row = report.candidate_table(LINES).rows[-1]
+    row = report.candidate_table(REPORT).rows[-1]
     assert row[1:] == ("–", "–", "–", "–", "launch", "error: no such")
     assert len(report.first_line("x" * 500)) == 120
 
@@ -102,9 +147,9 @@ def test_colour_is_for_terminals_only(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.delenv("NO_COLOR", raising=False)
     piped, terminal = io.StringIO(), Terminal()
-    table = report.candidate_table(LINES)
+    table = report.candidate_table(REPORT)
     table.show(piped)
     table.show(terminal)
     assert piped.getvalue() == table.plain() + "\n"
     assert "\x1b[" in terminal.getvalue()
-    assert "quick" in terminal.getvalue()
+    assert "WG=64" in terminal.getvalue()

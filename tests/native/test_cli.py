@@ -1,0 +1,245 @@
+"""The command as people run it: in a process of its own, on a real adapter, with its own cache."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+
+NUMBER = {"type": "number", "exclusiveMinimum": 0}
+COUNT = {"type": "integer", "minimum": 0}
+TUNED = {
+    "type": "object",
+    "required": ["device", "results"],
+    "properties": {
+        "device": {
+            "type": "object",
+            "required": ["label", "digest", "facts", "features", "clock", "store"],
+        },
+        "results": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "required": [
+                    "kernel", "key", "size", "winner", "winner_ns", "interval_ns", "default_ns",
+                    "slowest_ns", "candidates", "measured", "rejected", "failed", "source",
+                    "strategy", "wall_s", "gflops", "gbs", "ties",
+                ],
+                "properties": {
+                    "kernel": {"type": "string"},
+                    "key": {"type": "string"},
+                    "size": {"type": "array", "items": {"type": "integer", "minimum": 1}},
+                    "winner": {"type": "object"},
+                    "winner_ns": {"type": "integer", "minimum": 1},
+                    "interval_ns": {"type": "array", "minItems": 2, "maxItems": 2},
+                    "default_ns": {"anyOf": [NUMBER, {"type": "null"}]},
+                    "slowest_ns": NUMBER,
+                    "candidates": COUNT,
+                    "measured": COUNT,
+                    "rejected": COUNT,
+                    "failed": COUNT,
+                    "source": {"enum": ["tuned", "store"]},
+                    "strategy": {"type": "string", "minLength": 1},
+                    "wall_s": NUMBER,
+                    "gbs": NUMBER,
+                    "ties": {"type": "array", "items": {"type": "string"}},
+                },
+            },
+        },
+    },
+}  # fmt: skip
+
+
+@pytest.fixture
+def webtune(python: Any, cache_dir: Path) -> Run:
+    """Runs `python -m webtune WORDS…` with a cache of this test alone."""
+
+    def run(*words: str, **env: str) -> subprocess.CompletedProcess[str]:
+        done: subprocess.CompletedProcess[str] = python("-m", "webtune", *words, **env)
+        assert "Traceback" not in done.stderr, done.stderr
+        return done
+
+    return run
+
+
+def document(done: subprocess.CompletedProcess[str]) -> Any:
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def one_line(text: str) -> str:
+    assert text.count("\n") == 1, text
+    return text
+
+
+SMALL = ("tune", "saxpy", "--size", "4096")
+
+
+def test_tune_prints_one_document_and_the_second_run_answers_from_the_store(webtune: Run) -> None:
+    first = document(webtune(*SMALL, "--json"))
+    second = document(webtune(*SMALL, "--json"))
+    for whole in (first, second):
+        jsonschema.validate(whole, TUNED)
+    (tuned,), (kept,) = first["results"], second["results"]
+    assert (tuned["source"], kept["source"]) == ("tuned", "store")
+    assert (tuned["kernel"], tuned["size"]) == ("saxpy", [4096])
+    same = ("key", "winner", "winner_ns", "interval_ns", "candidates", "wall_s", "strategy")
+    assert [tuned[name] for name in same] == [kept[name] for name in same]
+    assert tuned["measured"] + tuned["rejected"] + tuned["failed"] <= tuned["candidates"]
+    assert tuned["winner_ns"] <= tuned["slowest_ns"]
+
+
+def test_fresh_measures_what_is_remembered(webtune: Run) -> None:
+    document(webtune(*SMALL, "--json"))
+    again = document(webtune(*SMALL, "--json", "--fresh"))
+    assert again["results"][0]["source"] == "tuned"
+
+
+def test_the_table_says_where_each_answer_came_from(webtune: Run) -> None:
+    first, second = webtune(*SMALL), webtune(*SMALL)
+    assert re.search(r"saxpy\s+4096\s.*GB/s.*tuned in \d", first.stdout)
+    assert re.search(r"saxpy\s+4096\s.*\sstore$", second.stdout, re.MULTILINE)
+    assert "1 tuned in" in first.stdout
+    assert "1 answered from the store, nothing measured" in second.stdout
+    assert "tuning" in first.stderr
+    assert second.stderr == ""
+
+
+def test_explain_lists_every_candidate(webtune: Run) -> None:
+    done = webtune(*SMALL, "--explain", "--quiet")
+    assert done.stderr == ""
+    (count,) = re.findall(r"^(\d+) candidates: ", done.stdout, re.MULTILINE)
+    rows = done.stdout.partition("\n--")[2].partition(f"\n{count} candidates")[0].splitlines()[1:]
+    assert len(rows) == int(count)
+    assert rows[0].split("  ")[-1].strip() == "winner" or " winner" in rows[0]
+
+
+def test_strategy_and_several_sizes_are_taken(webtune: Run) -> None:
+    words = ("tune", "saxpy", "--size", "1024", "--size", "2048", "--strategy", "fixed", "--json")
+    results = document(webtune(*words))["results"]
+    assert [entry["size"] for entry in results] == [[1024], [2048]]
+    assert {entry["strategy"] for entry in results} == {"fixed"}
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("tune", "sexpy"), "no bundled kernel 'sexpy'"),
+        (("tune", "saxpy", "--size", "12x34"), "is no size of saxpy"),
+        (("tune", "saxpy", "--size", "0"), "is no size of saxpy"),
+        (("tune", "saxpy", "--size", "huge"), "no size 'huge'"),
+        (("tune", "saxpy", "--strategy", "guess"), "guess"),
+        (("tune", "--sise", "1"), "unrecognized arguments"),
+        (("tunes",), "invalid choice"),
+        (("cache", "purge"), "--all"),
+        (("replay", "measure", "--spaces", "nowhere", "--protocol", "fixed"), "no folder"),
+    ],
+)
+def test_wrong_usage_is_one_line_and_exit_status_2(
+    webtune: Run, words: tuple[str, ...], says: str
+) -> None:
+    done = webtune(*words)
+    assert done.returncode == 2
+    assert says in one_line(done.stderr)
+
+
+def test_an_adapter_that_is_not_there_is_one_line_with_those_that_are(webtune: Run) -> None:
+    done = webtune("tune", "saxpy", "--adapter", "no such card")
+    assert done.returncode == 1
+    assert "no such card" in one_line(done.stderr)
+
+
+def test_no_command_prints_help_and_fails(webtune: Run) -> None:
+    done = webtune()
+    assert done.returncode == 2
+    assert "doctor" in done.stderr
+
+
+def test_version_is_the_packages(webtune: Run) -> None:
+    import webtune as package
+
+    assert webtune("--version").stdout == f"webtune {package.__version__}\n"
+
+
+def test_doctor_finds_nothing_broken_where_tuning_works(webtune: Run, cache_dir: Path) -> None:
+    findings = {each["topic"]: each for each in document(webtune("doctor", "--json"))}
+    assert not [each for each in findings.values() if each["broken"]]
+    assert "right" in findings["computes"]["text"]
+    assert "quantum" in findings["clock"]["text"]
+    assert str(cache_dir) in findings["store"]["text"]
+    text = webtune("doctor").stdout
+    assert all(topic in text for topic in findings)
+    assert text.endswith("nothing is broken\n")
+
+
+def test_doctor_says_what_to_do_where_the_cache_cannot_be_written(
+    webtune: Run, cache_dir: Path
+) -> None:
+    cache_dir.write_text("a file where the folder should be")
+    done = webtune("doctor")
+    assert done.returncode == 1
+    assert "WEBTUNE_CACHE_DIR" in done.stdout
+    assert done.stdout.endswith("1 broken\n")
+
+
+def test_doctor_says_what_to_do_without_an_adapter(webtune: Run) -> None:
+    done = webtune("doctor", "--adapter", "no such card")
+    assert done.returncode == 1
+    assert "→ install the driver" in done.stdout
+
+
+def test_adapters_lists_the_one_that_tunes_first(webtune: Run) -> None:
+    listed = document(webtune("adapters", "--json"))
+    used = document(webtune(*SMALL, "--json"))["device"]["facts"]
+    assert listed[0]["device"] == used["device"]
+    assert listed[0]["device"] in webtune("adapters").stdout
+
+
+def test_cache_lists_shows_and_forgets(webtune: Run, cache_dir: Path) -> None:
+    assert document(webtune("cache", "list", "--json")) == []
+    tuned = document(webtune(*SMALL, "--json"))["results"][0]
+    (entry,) = document(webtune("cache", "list", "--json"))
+    assert (entry["kernel"], entry["key"]) == ("saxpy", tuned["key"])
+    assert entry["winner_ns"] == tuned["winner_ns"]
+    assert "1 picks in" in webtune("cache", "list").stdout
+    shown = webtune("cache", "show", "--kernel", "saxpy").stdout
+    assert shown.count("winner") == 1
+    assert "Tuned" in shown
+    assert webtune("cache", "path").stdout.strip().startswith(str(cache_dir))
+    assert "0 picks forgotten" in webtune("cache", "purge", "--kernel", "matmul").stdout
+    assert "1 picks forgotten" in webtune("cache", "purge", "--all").stdout
+    assert document(webtune("cache", "list", "--json")) == []
+
+
+def test_showing_what_is_not_there_fails_in_one_line(webtune: Run) -> None:
+    done = webtune("cache", "show", "--kernel", "saxpy")
+    assert done.returncode == 1
+    assert "cache list" in one_line(done.stderr)
+
+
+def test_picks_travel_through_a_file(webtune: Run, tmp_path: Path) -> None:
+    document(webtune(*SMALL, "--json"))
+    assert webtune("cache", "export", "picks.json").returncode == 0
+    elsewhere = {"WEBTUNE_CACHE_DIR": str(tmp_path / "elsewhere")}
+    assert "1 picks read, 1 changed" in webtune("cache", "import", "picks.json", **elsewhere).stdout
+    assert "1 picks read, 0 changed" in webtune("cache", "import", "picks.json", **elsewhere).stdout
+    there = document(webtune(*SMALL, "--json", **elsewhere))
+    assert there["results"][0]["source"] == "store"
+    merged = webtune("cache", "merge", "picks.json", "picks.json").stdout
+    assert merged == (tmp_path / "picks.json").read_text()
+
+
+def test_a_file_that_is_no_export_is_refused_in_one_line(webtune: Run, tmp_path: Path) -> None:
+    (tmp_path / "broken.json").write_text("{")
+    done = webtune("cache", "import", "broken.json")
+    assert done.returncode == 2
+    assert "bundle" in one_line(done.stderr)
+    assert webtune("cache", "import", "missing.json").returncode == 1

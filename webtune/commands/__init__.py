@@ -1,0 +1,1 @@
+"""One module a command of `webtune`: each takes parsed options, prints, gives an exit status."""

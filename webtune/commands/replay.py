@@ -1,0 +1,29 @@
+"""`webtune replay measure`: what a measuring protocol costs and misses, on recorded timings."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+from webtune import replay
+from webtune.errors import UsageError
+
+__all__ = ["measure"]
+
+
+def measure(options: argparse.Namespace) -> int:
+    """Run the trials and print regret and launches."""
+    spaces = Path(options.spaces)
+    if not spaces.is_dir():
+        raise UsageError(f"{spaces} is no folder; --spaces takes one with recorded spaces")
+    found = replay.measure(
+        spaces,
+        options.protocol,
+        candidates=options.candidates,
+        seeds=options.seeds,
+        order=options.order,
+        drift=options.drift,
+    )
+    print(json.dumps(found, indent=2) if options.json else replay.text(found))
+    return 0
