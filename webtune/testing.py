@@ -13,7 +13,14 @@ from typing import Any
 
 from webtune import drive
 from webtune.core.model import Outcome, Reading, Round, StrategyRun
-from webtune.errors import ArgumentError, DeviceLost, DeviceTimeout, Failure, LaunchError
+from webtune.errors import (
+    ArgumentError,
+    DeviceLost,
+    DeviceTimeout,
+    Failure,
+    LaunchError,
+    UsageError,
+)
 from webtune.gpu.base import Clock, Copy, Dispatch, Identity, Shot, Span
 
 __all__ = [
@@ -237,6 +244,10 @@ class ScriptedDevice:
         """Put bytes into a buffer."""
         self._alive()
         raw = memoryview(data).cast("B")
+        if offset_bytes + raw.nbytes > handle.size:
+            raise ArgumentError(
+                f"{raw.nbytes} bytes at {offset_bytes} do not fit a buffer of {handle.size}"
+            )
         self._whole(handle, offset_bytes + raw.nbytes)
         handle.data[offset_bytes : offset_bytes + raw.nbytes] = raw
 
@@ -353,6 +364,11 @@ class ScriptedDevice:
 
     def _launch(self, program: ScriptedProgram) -> None:
         self._alive()
+        if program.released:
+            raise UsageError(f"{program.label} was released; compile it again")
+        for dispatch in program.dispatches:
+            for binding in dispatch.bindings:
+                self._whole(binding.handle, binding.nbytes)
         self.submits.append(program.label)
         lose_at = self.faults.lose_at
         if _named(self.faults.kill, program.label) or lose_at == len(self.submits):
