@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from webtune.core.peaks import Peaks
 from webtune.core.records import CandidateRecord, Record
 from webtune.core.work import Work
 from webtune.space import Params
@@ -66,7 +67,7 @@ class TuneReport:
     hardware: str = ""
     limit_ns: int | None = None
     work: Work | None = None
-    peaks: tuple[float, float] | None = None
+    peaks: Peaks | None = None
 
     @property
     def winner_ns(self) -> int | None:
@@ -77,6 +78,14 @@ class TuneReport:
     def interval_ns(self) -> tuple[int, int] | None:
         """The 95 % interval of the winner's time, ns."""
         return self.winner.interval_ns if self.winner else None
+
+    @property
+    def achieved(self) -> float | None:
+        """The fraction of the device's roofline that the winner reaches; None where the work or
+        the peaks are not known."""
+        if self.work is None or self.peaks is None or self.winner_ns is None:
+            return None
+        return self.peaks.achieved(self.work, self.winner_ns)
 
     @property
     def default_ns(self) -> int | None:
@@ -127,6 +136,7 @@ class TuneReport:
             },
             "hardware": self.hardware,
             "limit_ns": self.limit_ns,
+            "roofline": self.achieved,
             "results": [result.to_dict() for result in self.results],
         }
 

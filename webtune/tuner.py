@@ -12,12 +12,25 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from webtune.buffers import Argument, Buffer, as_host_array, dtype_bytes, host_view
+from webtune import transfer
+from webtune.buffers import Argument, Buffer
+from webtune.core.anchor import at_level
+from webtune.core.bounds import Bound
 from webtune.core.cache import PendingMark, PickCache, Picks
 from webtune.core.config import Config
 from webtune.core.fingerprint import canonical
-from webtune.core.model import Hit, LookUp, Outcome, Pending
-from webtune.core.records import CandidateRecord, Record
+from webtune.core.model import Hit, LookUp, Pending
+from webtune.core.peaks import Peaks
+from webtune.core.records import Record
+from webtune.decisions import (
+    demoted,
+    index_of_winner,
+    known_samples,
+    make_record,
+    no_valid_kernel,
+    reasons_table,
+    runners_up,
+)
 from webtune.drive import complete
 from webtune.errors import (
     ArgumentError,
@@ -35,7 +48,9 @@ from webtune.gpu.base import Device, Dispatch, Program
 from webtune.host import Host, Job
 from webtune.launch import Launcher
 from webtune.results import CandidateReport, TuneReport, report_from_record
+from webtune.roofline import measure_peaks, remembered_peaks
 from webtune.session import Session, Settled
+from webtune.sink import Sink, decision
 from webtune.store.base import Address, Store
 from webtune.tunable import TunableSet
 
@@ -83,6 +98,14 @@ class _Problem:
         return (self.tunables.fingerprint, self.address.key)
 
 
+@dataclass(frozen=True, slots=True)
+class _Limit:
+    """How fast is fast enough for a problem, and why; nothing where no work or peak is known."""
+
+    bounds: tuple[Bound, ...] = ()
+    limit_ns: int | None = None
+
+
 class Tuner:
     """Tunes kernels on one device, remembers the winners and runs them.
 
@@ -96,6 +119,7 @@ class Tuner:
         store: Store,
         host: Host,
         config: Config,
+        sink: Sink | None = None,
     ) -> None:
         self.device = device
         self.store = store
@@ -105,6 +129,8 @@ class Tuner:
         self._picks = _PICKS.setdefault(_scope(store), Picks())
         self._jobs: dict[tuple[str, str], Job] = {}
         self._failures: dict[tuple[str, str], Exception] = {}
+        self._sink = sink
+        self._peaks: Peaks | None = None
         self._unstored: dict[Address, Record] = {}
         self._closed = False
         self._hardware = device.identity.digest
@@ -116,53 +142,17 @@ class Tuner:
         """A device buffer with a copy of `data` (anything with the buffer protocol). Raises
         `ArgumentError` for other things, and for an empty array."""
         self._ensure_open()
-        array = as_host_array(data)
-        if array is None:
-            raise ArgumentError(
-                f"upload takes anything with the buffer protocol, such as a numpy array or "
-                f"array.array; a {type(data).__name__} has none"
-            )
-        if array.nbytes == 0:
-            raise ArgumentError("upload was given an empty array; a buffer needs at least 4 bytes")
-        buffer = self.empty(array.shape, array.dtype)
-        pad = -array.nbytes % 4
-        content = memoryview(bytes(array.data) + bytes(pad)) if pad else array.data
-        self.device.write(buffer.handle, content)
-        return buffer
+        return transfer.upload(self.device, data, self._free_buffer)
 
     def empty(self, shape: int | Sequence[int], dtype: str = "f32") -> Buffer:
         """A zeroed device buffer of `shape` elements."""
         self._ensure_open()
-        sides = (shape,) if isinstance(shape, int) else tuple(shape)
-        nbytes = dtype_bytes(dtype)
-        for side in sides:
-            nbytes *= side
-        if nbytes <= 0:
-            raise ArgumentError(
-                f"a buffer of shape {sides} holds nothing; every side must be positive"
-            )
-        most = self.device.limits.get("maxBufferSize")
-        if most is not None and nbytes > most:
-            raise ArgumentError(
-                f"{nbytes} bytes are more than the device's maxBufferSize of {most}"
-            )
-        handle = self.device.create_buffer(-(-nbytes // 4) * 4, label="webtune data")
-        return Buffer(handle, dtype, sides, self.device, self._free_buffer)
+        return transfer.empty(self.device, shape, dtype, self._free_buffer)
 
     def wrap(self, raw: Any, dtype: str, shape: int | Sequence[int] | None = None) -> Buffer:
         """Your own GPU buffer as an argument with a dtype and a shape (default: all of it)."""
         self._ensure_open()
-        nbytes = self.device.adopt(raw)
-        if nbytes is None:
-            raise ArgumentError(f"a {type(raw).__name__} is no buffer of this device")
-        if shape is None:
-            shape = (nbytes // dtype_bytes(dtype),)
-        buffer = Buffer(raw, dtype, (shape,) if isinstance(shape, int) else shape, self.device)
-        if buffer.nbytes > nbytes:
-            raise ArgumentError(
-                f"{dtype} of shape {buffer.shape} needs {buffer.nbytes} bytes, has {nbytes}"
-            )
-        return buffer
+        return transfer.wrap(self.device, raw, dtype, shape)
 
     def download(self, buffer: Buffer) -> Any:
         """A buffer's content: a numpy array of its shape where numpy is installed, else a
@@ -173,13 +163,7 @@ class Tuner:
     async def download_async(self, buffer: Buffer) -> Any:
         """The same, awaiting."""
         self._ensure_open()
-        given: Any = buffer
-        if not isinstance(given, Buffer) or given.handle is None:
-            raise ArgumentError("download takes a buffer of this tuner that was not destroyed")
-        if buffer.owner is not self.device:
-            raise ArgumentError("this buffer lives on another device")
-        raw = await self.device.read(buffer.handle, -(-buffer.nbytes // 4) * 4)
-        return host_view(raw[: buffer.nbytes], buffer.dtype, buffer.shape)
+        return await transfer.download(self.device, buffer)
 
     def _free_buffer(self, buffer: Buffer) -> None:
         self._launcher.forget(buffer=buffer)
@@ -206,10 +190,7 @@ class Tuner:
         record = self._record_of(problem)
         state = problem.cache.lookup(problem.place, id(self.device))
         if record is not None and record.fingerprint == kernel.fingerprint:
-            source = "memory" if isinstance(state, Hit) else "store"
-            return report_from_record(
-                kernel, problem.address.key, record, source, work=kernel.work_of(problem.args)
-            )
+            return self._report(problem, record, "memory" if isinstance(state, Hit) else "store")
         results = tuple(
             CandidateReport(one.name, one.params, one.id, "skipped", reason="not tuned yet")
             for one in kernel.tunables
@@ -291,6 +272,18 @@ class Tuner:
             )
         return self.explain(kernel, *problem.args)
 
+    def peaks(self, *, fresh: bool = False) -> Peaks:
+        """The device's measured peaks: arithmetic, memory, launch. Remembered like picks; once
+        known, kernels with `work=` stop early when they come close, and tables show how close."""
+        self._must_block("peaks")
+        return complete(self.peaks_async(fresh=fresh))
+
+    async def peaks_async(self, *, fresh: bool = False) -> Peaks:
+        """The same, awaiting."""
+        known = None if fresh else self._known_peaks()
+        self._peaks = known or await measure_peaks(self, fresh=fresh)
+        return self._peaks
+
     async def settled(self) -> None:
         """Wait until nothing is being tuned. Failures are in the log and in `failures`."""
         while self._jobs:
@@ -355,7 +348,9 @@ class Tuner:
         form = (kernel, space, *[arg.form for arg in bound])
         known = self._addresses.get(form)
         if known is None:
-            key = kernel.key_of(bound)
+            with at_level(self._level):
+                with at_level(self.config.anchor_level):
+                key = kernel.key_of(bound)
             known = key, Address(space, self._hardware, kernel.name, canonical(key))
             # A key= function may look at more than the forms of the arguments.
             if not kernel.has_key_function:
@@ -402,16 +397,13 @@ class Tuner:
         self._jobs[place] = self.host.spawn(work())
 
     def _from_store(self, problem: _Problem) -> int | None:
-        record = self._record_of(problem)
-        if record is None or record.fingerprint != problem.tunables.fingerprint:
-            return None
-        for index, one in enumerate(problem.tunables.tunables):
-            if one.id == record.winner:
-                return index
-        return None
+        return index_of_winner(problem.tunables, self._record_of(problem))
 
     def _record_of(self, problem: _Problem) -> Record | None:
-        return self._unstored.get(problem.address) or self.store.get(problem.address)
+        return self._record_at(problem.address)
+
+    def _record_at(self, address: Address) -> Record | None:
+        return self._unstored.get(address) or self.store.get(address)
 
     async def _tune(
         self,
@@ -420,11 +412,13 @@ class Tuner:
         progress: Progress | None,
         strategy: str | None,
     ) -> TuneReport:
-        kernel = problem.tunables
         with mark:
+            kernel = problem.tunables
             name = strategy or self.config.strategy or self.host.strategy
-            began = self.host.monotonic_s()
-            log.info("tuning %s %s with %s", kernel.name, problem.address.key, name)
+            began_s = self.host.monotonic_s()
+            if self.config.log != "disabled":
+                log.info("tuning %s %s with %s", kernel.name, problem.address.key, name)
+            limit = self._limit(problem)
             session = Session(
                 kernel,
                 problem.args,
@@ -437,7 +431,8 @@ class Tuner:
                 clone_all=not self.host.blocking,
                 pause=None if self.host.blocking else self.host.pause,
                 progress=progress,
-                known_ns=self._known(problem),
+                known_ns=known_samples(kernel, self._record_of(problem)),
+                limit_ns=limit.limit_ns,
                 nested=self._nested,
             )
             try:
@@ -445,81 +440,103 @@ class Tuner:
             except DeviceLost:
                 problem.cache.lose(id(self.device))
                 raise
-            return self._commit(problem, mark, settled, self.host.monotonic_s() - began)
+            return self._commit(problem, mark, settled, self.host.monotonic_s() - began_s, limit)
 
-    def _known(self, problem: _Problem) -> dict[int, tuple[int, ...]]:
-        """Samples that an earlier tune took of candidates that are still the same."""
-        record = self._record_of(problem)
-        if record is None:
-            return {}
-        known = {c.id: c.samples_ns for c in record.candidates if c.samples_ns and not c.failure}
-        return {
-            index: known[one.id]
-            for index, one in enumerate(problem.tunables.tunables)
-            if one.id in known
-        }
+    def _limit(self, problem: _Problem) -> _Limit:
+        work = problem.tunables.work_of(problem.args)
+        peaks = None if work is None else self._known_peaks()
+        if work is None or peaks is None:
+            return _Limit()
+        limit_ns = peaks.limit_ns(work, self.config) if self.config.short_circuit else None
+        return _Limit(peaks.bounds(work, self.config), limit_ns)
+
+    def _known_peaks(self) -> Peaks | None:
+        if self._peaks is None:
+            space = current_environment() or self.config.environment
+
+            def recall(probe: TunableSet, key: Any) -> int | None:
+                record = self._record_at(Address(space, self._hardware, probe.name, canonical(key)))
+                if record is None or record.fingerprint != probe.fingerprint:
+                    return None
+                return next((c.time_ns for c in record.candidates if c.id == record.winner), None)
+
+            self._peaks = remembered_peaks(self.device.limits, recall)
+        return self._peaks
 
     def _commit(
-        self, problem: _Problem, mark: PendingMark, settled: Settled, wall_s: float
+        self, problem: _Problem, mark: PendingMark, settled: Settled, wall_s: float, limit: _Limit
     ) -> TuneReport:
         outcome, kernel = settled.outcome, problem.tunables
-        if outcome.winner is None:
-            raise _no_valid_kernel(kernel, outcome, settled)
-        record = self._make_record(kernel, settled, wall_s)
-        mark.settle(outcome.winner)
-        if not outcome.measured or not self.store.put(problem.address, record):
-            self._unstored[problem.address] = record
-        else:
-            self._unstored.pop(problem.address, None)
-        log.info(
-            "%s %s: %s wins", kernel.name, problem.address.key, kernel.tunables[outcome.winner].name
-        )
-        return report_from_record(
-            kernel,
-            problem.address.key,
-            record,
-            "tuned",
-            measured=outcome.measured,
-            work=kernel.work_of(problem.args),
-        )
+        record, stored = None, False
+        if outcome.winner is not None:
+            record = make_record(
+                kernel,
+                outcome,
+                settled.plan,
+                self.device,
+                created_s=self.host.now_s(),
+                versions=self.host.versions,
+                wall_s=wall_s,
+                limit_ns=limit.limit_ns,
+            )
+            mark.settle(outcome.winner)
+            stored = outcome.measured and self.store.put(problem.address, record)
+            if stored:
+                self._unstored.pop(problem.address, None)
+            else:
+                self._unstored[problem.address] = record
+        self._tell(problem, settled, record, stored, wall_s, limit)
+        if record is None:
+            raise no_valid_kernel(kernel, outcome, settled.plan)
+        return self._report(problem, record, "tuned", measured=outcome.measured)
 
-    def _make_record(self, kernel: TunableSet, settled: Settled, wall_s: float) -> Record:
-        outcome, tunables = settled.outcome, kernel.tunables
-        assert outcome.winner is not None
-        clock = self.device.clock
-        candidates = []
-        for result in outcome.results:
-            failure = result.failure
-            never = settled.plan.never.get(result.candidate, "")
-            candidates.append(
-                CandidateRecord(
-                    tunables[result.candidate].id,
-                    tunables[result.candidate].name,
-                    result.samples_ns,
-                    result.time_ns,
-                    str(failure.kind) if failure else "",
-                    never or (failure.reason if failure else result.reason),
-                    result.eliminated,
-                    (result.interval.low_ns, result.interval.high_ns) if result.interval else None,
+    def _tell(
+        self,
+        problem: _Problem,
+        settled: Settled,
+        record: Record | None,
+        stored: bool,
+        wall_s: float,
+        limit: _Limit,
+    ) -> None:
+        if self._sink is not None:
+            self._sink(
+                decision(
+                    problem.tunables,
+                    problem.address.key,
+                    problem.address.environment,
+                    self.device,
+                    settled.plan,
+                    settled.outcome,
+                    record,
+                    stored=stored,
+                    created_s=self.host.now_s(),
+                    wall_s=wall_s,
+                    bounds=limit.bounds,
+                    limit_ns=limit.limit_ns,
+                    versions=self.host.versions,
                 )
             )
-        return Record(
-            fingerprint=kernel.fingerprint,
-            winner=tunables[outcome.winner].id,
-            candidates=tuple(candidates),
-            interval_ns=(outcome.interval.low_ns, outcome.interval.high_ns)
-            if outcome.interval
-            else None,
-            ties=tuple(tunables[index].id for index in outcome.ties),
-            confidence=outcome.confidence,
-            strategy=outcome.strategy,
-            clock=(clock.kind, clock.quantum_ns, clock.period_ns),
-            hardware_label=self.device.identity.label,
-            created_s=self.host.now_s(),
-            versions=self.host.versions,
-            launches=outcome.launches,
-            wall_s=wall_s,
-            tie_rule=outcome.tie_rule,
+        if record is None or self.config.log == "disabled":
+            return
+        report = self._report(problem, record, "tuned", measured=settled.outcome.measured)
+        if self.config.log == "full":
+            log.info("%s", report)
+        elif report.winner is not None:
+            log.info("%s %s: %s", report.name, report.key, report.winner.name)
+
+    def _report(
+        self, problem: _Problem, record: Record, source: str, *, measured: bool = True
+    ) -> TuneReport:
+        work = problem.tunables.work_of(problem.args)
+        return report_from_record(
+            problem.tunables,
+            problem.address.key,
+            record,
+            source,
+            measured=measured,
+            work=work,
+            peaks=self._known_peaks() if work is not None else None,
         )
 
     # -- launching --------------------------------------------------------------------------
@@ -534,7 +551,7 @@ class Tuner:
     def _winner(self, problem: _Problem, index: int) -> tuple[Program, LookUp] | None:
         """The pick's program. One that fails is evicted, and the runner-up takes its place."""
         failed: set[int] = set()
-        order = [index, *self._runners_up(problem, index)]
+        order = [index, *runners_up(problem.tunables, self._record_of(problem), index)]
         for candidate in order:
             one = problem.tunables.tunables[candidate]
             try:
@@ -545,46 +562,19 @@ class Tuner:
                 failed.add(candidate)
                 log.error("%s: %s failed to launch: %s", problem.tunables.name, one.name, error)
                 self._launcher.forget(tunable=one)
-                self._demote(problem, candidate, error)
+                self._demote(problem, one.id, error)
                 continue
             if failed:
                 problem.cache.insert(problem.place, candidate)
             return program, Hit(candidate)
         return None
 
-    def _runners_up(self, problem: _Problem, index: int) -> list[int]:
-        record = self._record_of(problem)
-        if record is None:
-            return []
-        times = {c.id: c.time_ns for c in record.candidates if c.time_ns and not c.failure}
-        places = [
-            (times[one.id], place)
-            for place, one in enumerate(problem.tunables.tunables)
-            if one.id in times and place != index
-        ]
-        return [place for _, place in sorted(places)]
-
-    def _demote(self, problem: _Problem, candidate: int, error: Exception) -> None:
+    def _demote(self, problem: _Problem, candidate: str, error: Exception) -> None:
         """Take a failed pick out of memory and store, so that it is not answered again."""
-        from dataclasses import replace
-
         problem.cache.evict(problem.place)
         record = self._record_of(problem)
-        if record is None:
-            return
-        lost_id = problem.tunables.tunables[candidate].id
-        candidates = tuple(
-            replace(c, failure=str(FailureKind.LAUNCH), reason=str(error)) if c.id == lost_id else c
-            for c in record.candidates
-        )
-        best = [c for c in candidates if c.time_ns and not c.failure]
-        if not best:
-            return
-        winner = record.winner
-        if winner == lost_id:
-            winner = min(best, key=lambda c: c.time_ns or 0).id
-        changed = replace(record, winner=winner, candidates=candidates, created_s=self.host.now_s())
-        if not self.store.put(problem.address, changed):
+        changed = demoted(record, candidate, str(error), self.host.now_s()) if record else None
+        if changed is not None and not self.store.put(problem.address, changed):
             self._unstored[problem.address] = changed
 
     def _fallback(self, problem: _Problem) -> Program:
@@ -600,7 +590,7 @@ class Tuner:
                 if program.failure is None:
                     return program
                 failures[one.name] = Failure(FailureKind.LAUNCH, program.failure)
-        raise NoValidKernel(_reasons(problem.tunables.name, failures), failures)
+        raise NoValidKernel(reasons_table(problem.tunables.name, failures), failures)
 
     def _nested(self, kernel: TunableSet, *args: Any) -> Sequence[Dispatch]:
         """The dispatches of the best known candidate of a kernel that another one runs."""
@@ -620,25 +610,3 @@ class Tuner:
 def _scope(store: Store) -> str:
     """Tuners whose stores are one place share their memory."""
     return getattr(store, "scope", None) or f"{type(store).__name__}:{id(store)}"
-
-
-def _no_valid_kernel(kernel: TunableSet, outcome: Outcome, settled: Settled) -> NoValidKernel:
-    failures: dict[str, Failure] = {}
-    for result in outcome.results:
-        never = settled.plan.never.get(result.candidate)
-        failures[kernel.tunables[result.candidate].name] = result.failure or Failure(
-            FailureKind.SKIPPED, never or result.reason or "never reached"
-        )
-    return NoValidKernel(_reasons(kernel.name, failures), failures)
-
-
-def _reasons(name: str, failures: dict[str, Failure]) -> str:
-    """The table of reasons; candidates that failed alike share a line."""
-    together: dict[str, list[str]] = {}
-    for candidate, failure in failures.items():
-        together.setdefault(str(failure), []).append(candidate)
-    lines = [f"{name}: every candidate failed:"]
-    for reason, names in together.items():
-        shown = "; ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-        lines.append(f"  {shown}\n      {reason}")
-    return "\n".join(lines)

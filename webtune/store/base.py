@@ -42,6 +42,10 @@ class Store(Protocol):
         """Remember; True when it will outlive this process. Visible to `get` at once."""
         ...
 
+    def absorb(self, address: Address, record: Record) -> bool:
+        """Merge with what is there, in one step; True when that changed it."""
+        ...
+
     def entries(self) -> Iterable[tuple[Address, Record]]:
         """All records, ordered by address."""
         ...
@@ -63,6 +67,11 @@ class Store(Protocol):
 
     def end(self, hardware: str, candidate: str) -> None:
         """Journal that it came back, well or not."""
+        ...
+
+    def abandon(self, hardware: str) -> None:
+        """The device is given up: what this process began on this hardware and did not end is
+        suspect from now on."""
         ...
 
     def suspects(self, hardware: str) -> frozenset[str]:
