@@ -377,11 +377,11 @@ class Bench:
             elif (
                 fault is not None
                 and faults >= _MOST_FAULTS
-                and (span.elapsed_ns != 0 or repeat <= span.repeat)
+                and (span.elapsed_ns > 0 or repeat <= span.repeat)
             ):
                 break
-            # A backward or overlong span says nothing about how short the kernel is.
-            entry.repeat = repeat if fault is None or span.elapsed_ns == 0 else span.repeat
+            # An overlong span says nothing about how short the kernel is.
+            entry.repeat = repeat if fault is None or span.elapsed_ns <= 0 else span.repeat
         self._fail(entry, _not_believed(span, fault or "its spans stay too short"))
 
     # -- small parts ----------------------------------------------------------------------------
@@ -428,6 +428,8 @@ class Bench:
     async def _recover(self, error: DeviceTimeout) -> None:
         """After a time-out: go on only where the device answers again. A device that is marked
         as lost raises at its next use, and a finished round is still worth its readings."""
+        if self._journal is not None:
+            self._journal[0].abandon(self._journal[1])
         if self._device.lost is None:
             try:
                 await self._device.drain()

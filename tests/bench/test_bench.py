@@ -60,7 +60,7 @@ def journal() -> tuple[Journal, Any]:
     return made, (made, "hw")
 
 
-# -- rounds ---------------------------------------------------------------------------------------
+# -- rounds
 
 
 def test_readings_answer_requests_in_order_with_times_of_one_execution() -> None:
@@ -152,7 +152,7 @@ def test_a_kernel_that_becomes_fast_is_repeated_more() -> None:
     assert all(abs(ns - 20_000) < 1_000 for ns in reading.durations_ns[4:])
 
 
-# -- what happens before a sample ------------------------------------------------------------------
+# -- what happens before a sample
 
 
 def test_restored_buffers_are_restored_and_caches_evicted_before_every_sample() -> None:
@@ -171,7 +171,7 @@ def test_an_evictor_that_cannot_be_compiled_is_the_callers_fault() -> None:
         ask(bench_of(device, evict=[dispatch("evict")]), (0, 1, 1))
 
 
-# -- bad spans --------------------------------------------------------------------------------------
+# -- bad spans
 
 
 def test_a_transient_bad_sample_is_retaken_once() -> None:
@@ -200,7 +200,7 @@ def test_a_clock_that_always_reads_zero_measures_nothing() -> None:
     assert reading.durations_ns == ()
 
 
-# -- failures of candidates ------------------------------------------------------------------------
+# -- failures of candidates
 
 
 def test_a_candidate_that_does_not_compile_fails_with_the_compilers_message() -> None:
@@ -241,7 +241,7 @@ def test_a_failure_amid_a_shared_batch_fails_the_culprit_only() -> None:
     assert [len(r.durations_ns) for r in readings] == [2, 0, 2]
 
 
-# -- hangs, loss and the journal --------------------------------------------------------------------
+# -- hangs, loss and the journal
 
 
 def test_first_contacts_are_journalled_and_ended() -> None:
@@ -333,7 +333,7 @@ def test_loss_of_the_device_is_raised_whenever_it_happens(at: int) -> None:
         ask(bench_of(device), (0, 1, 5), (1, 1, 5))
 
 
-# -- answers ----------------------------------------------------------------------------------------
+# -- answers
 
 
 class Wrong:
@@ -370,7 +370,7 @@ def test_the_checks_launch_serves_as_the_warmup() -> None:
     assert (reading.durations_ns, reading.launches) == ((400_000,), 2)
 
 
-# -- hosts that await --------------------------------------------------------------------------------
+# -- hosts that await
 
 
 def test_an_awaiting_device_compiles_in_parallel() -> None:
@@ -425,7 +425,7 @@ def test_the_host_may_breathe_between_chunks() -> None:
     assert breaths >= 4
 
 
-# -- ends -------------------------------------------------------------------------------------------
+# -- ends
 
 
 def test_progress_tells_what_happened_in_order() -> None:
