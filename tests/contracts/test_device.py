@@ -19,6 +19,7 @@ from webtune.errors import ArgumentError, DeviceLost, LaunchError, UsageError
 from webtune.gpu.base import Binding, Copy, Device, Dispatch, Program, Shot
 from webtune.gpu.native import NativeDevice
 from webtune.hosts.native import open_device
+from webtune.testing import ScriptedDevice
 
 COUNT = """
 @group(0) @binding(0) var<storage, read_write> count: array<atomic<u32>>;
@@ -70,7 +71,10 @@ COMPUTING: dict[str, Rig] = {
         lambda: open_device(timestamps=False), _lose_native, lambda repeat: 3 * repeat
     ),
 }
-EVERY: dict[str, Rig] = {**COMPUTING}
+EVERY: dict[str, Rig] = {
+    **COMPUTING,
+    "scripted": Rig(ScriptedDevice, ScriptedDevice.lose, lambda repeat: repeat),
+}
 
 
 @pytest.fixture(params=EVERY)

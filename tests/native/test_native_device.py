@@ -385,8 +385,7 @@ def swiftshader() -> Path:
     pytest.fail("Chromium's vk_swiftshader_icd.json was not found; run: python3 build.py setup")
 
 
-def on_swiftshader(library: str, repeat: int) -> dict[str, Any]:
-    code = REPORT.format(adapter="swiftshader", source=SPIN, repeat=repeat)
+def run_on_swiftshader(library: str, code: str) -> str:
     env = {
         **os.environ,
         "VK_ICD_FILENAMES": str(swiftshader()),
@@ -399,7 +398,12 @@ def on_swiftshader(library: str, repeat: int) -> dict[str, Any]:
     )
     assert done.returncode == 0, done.stderr
     assert "XDG_RUNTIME_DIR" not in done.stderr
-    answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return done.stdout.splitlines()[-1]
+
+
+def on_swiftshader(library: str, repeat: int) -> dict[str, Any]:
+    code = REPORT.format(adapter="swiftshader", source=SPIN, repeat=repeat)
+    answer: dict[str, Any] = json.loads(run_on_swiftshader(library, code))
     return answer
 
 
@@ -426,6 +430,41 @@ def test_dawns_quantised_clock_is_found_and_still_ranks() -> None:
 def test_wgpu_and_dawn_on_one_driver_have_two_identities() -> None:
     digests = {on_swiftshader(library, 1)["digest"] for library in ("wgpu", "wgpudawn")}
     assert len(digests) == 2
+
+
+HANG = """
+import time
+from webtune.drive import complete
+from webtune.errors import DeviceLost, DeviceTimeout
+from webtune.gpu.base import Binding, Dispatch, Shot
+from webtune.hosts.native import open_device
+
+source = (
+    "@group(0) @binding(0) var<storage, read_write> y: array<atomic<u32>>;"
+    "@compute @workgroup_size(1) fn main() { loop { if (atomicLoad(&y[0]) == 7u) { break; } } }"
+)
+device = open_device("swiftshader", timeout_s=0.5)
+handle = device.create_buffer(4)
+binding = Binding(0, "storage", handle, 4)
+program = complete(device.compile([Dispatch(source, "main", (), (binding,), (1, 1, 1))]))
+seen = []
+started = time.perf_counter()
+try:
+    complete(device.time([Shot(program)]))
+except DeviceTimeout:
+    seen.append("timeout" if time.perf_counter() - started < 5 else "late")
+try:
+    complete(device.read(handle, 4))
+except DeviceLost:
+    seen.append("lost")
+device.close()
+print(*seen)
+"""
+
+
+@pytest.mark.parametrize("library", ["wgpu", "wgpudawn"])
+def test_a_kernel_that_never_ends_costs_one_device_and_no_process(library: str) -> None:
+    assert run_on_swiftshader(library, HANG) == "timeout lost"
 
 
 def test_importing_the_host_loads_no_wgpu() -> None:
