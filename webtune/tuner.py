@@ -348,8 +348,7 @@ class Tuner:
         form = (kernel, space, *[arg.form for arg in bound])
         known = self._addresses.get(form)
         if known is None:
-            with at_level(self._level):
-                with at_level(self.config.anchor_level):
+            with at_level(self.config.anchor_level):
                 key = kernel.key_of(bound)
             known = key, Address(space, self._hardware, kernel.name, canonical(key))
             # A key= function may look at more than the forms of the arguments.

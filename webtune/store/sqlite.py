@@ -72,6 +72,11 @@ class SqliteStore:
 
     # ---- Store ---------------------------------------------------------------------------
     @property
+    def scope(self) -> str:
+        """Tuners of one process whose stores have the same scope share their memory."""
+        return f"sqlite:{self.location}"
+
+    @property
     def location(self) -> str:
         if self._memory is not None:
             return self._memory.location
