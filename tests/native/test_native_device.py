@@ -3,6 +3,7 @@ Dawn in processes of their own (the driver is chosen when a process first asks f
 
 from __future__ import annotations
 
+import gc
 import json
 import logging
 import os
@@ -12,6 +13,7 @@ import subprocess
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
@@ -222,6 +224,16 @@ def test_a_refused_program_leaves_no_bind_group_behind(device: NativeDevice) -> 
     with pytest.raises(LaunchError):
         complete(device.compile([good, Dispatch(COUNT, "nobody", (), (binding,), (1, 1, 1))]))
     assert device._programs.group_count == before
+
+
+def test_a_forgotten_buffer_is_not_kept_alive(device: NativeDevice) -> None:
+    handle = device.create_buffer(4)
+    watch = weakref.ref(handle)
+    program = counter(device, handle)
+    device.release(program)
+    del handle, program
+    gc.collect()
+    assert watch() is None
 
 
 def test_webgpus_subgroup_directive_is_accepted(device: NativeDevice) -> None:

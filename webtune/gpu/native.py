@@ -11,6 +11,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
+from weakref import WeakValueDictionary
 
 from webtune.errors import ArgumentError, UsageError
 from webtune.gpu._native_link import (
@@ -69,7 +70,8 @@ class NativeDevice:
         self.owned = owned
         self._link = Link(raw, timeout_s)
         self._busy = threading.RLock()
-        self._made: dict[int, Handle] = {}
+        # Weak, so that a buffer which its user forgot is freed with its last reference.
+        self._made: WeakValueDictionary[int, Handle] = WeakValueDictionary()
         self._programs = Programs(self._link)
         if self._link.probe():
             self._link.check()
@@ -236,7 +238,7 @@ class NativeDevice:
             usable = self._link.probe() is None
             if usable and not self.owned:
                 self._timer.close()
-                for handle in self._made.values():
+                for handle in list(self._made.values()):
                     self._link.destroy_buffer(handle)
             self._made.clear()
             self._programs.clear()

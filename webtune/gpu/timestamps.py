@@ -14,7 +14,6 @@ from webtune.gpu.base import Clock, Span
 
 __all__ = [
     "ABSURD_NS",
-    "MIN_REPEAT_QUANTA",
     "choose_period",
     "estimate_quantum_ticks",
     "quantum_ns",
@@ -22,9 +21,6 @@ __all__ = [
     "ticks_to_ns",
     "wall_resolution_ns",
 ]
-
-MIN_REPEAT_QUANTA = 20
-"""A sample spans at least so many quanta, which bounds the rounding error at 5 %."""
 
 ABSURD_NS = 3_600_000_000_000
 """No single launch lasts an hour: a longer span is a broken counter."""
