@@ -47,7 +47,7 @@ class Tally:
             self.best_ns, self.best_name = event.duration_ns, event.name
 
     def text(self) -> str:
-        """`12/48 tried, 96 launches, 3 failed, best 1.2 ms`."""
+        """`12/48 tried, 96 launches, 3 out, best 1.234 ms`."""
         parts = [f"{self.met}/{self.total} tried", f"{self.launches} launches"]
         if self.failed:
             parts.append(f"{self.failed} out")

@@ -33,6 +33,8 @@ __all__ = [
 _UNITS = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "µs"), (1, "ns"))
 _NOTHING = "–"
 _TIES_TOLD = 5
+_KEPT_WHOLE = 24
+"""Cells up to so many columns wide are not broken on a narrow terminal."""
 
 
 def duration(time_ns: float | None) -> str:
@@ -108,16 +110,19 @@ class Table:
     def plain(self) -> str:
         """The table as text, each line without trailing blanks."""
         heads = [column.removeprefix(">") for column in self.columns]
-        widths = [
-            max(map(cell_width, [head, *(row[i] for row in self.rows)]))
-            for i, head in enumerate(heads)
-        ]
+        widths = self._widths()
         lines = [self.title] if self.title else []
         lines.append(self._line(heads, widths))
         lines.append("  ".join("-" * width for width in widths))
         lines += [self._line(row, widths) for row in self.rows]
         lines += self.notes
         return "\n".join(lines)
+
+    def _widths(self) -> list[int]:
+        return [
+            max(map(cell_width, [column.removeprefix(">"), *(row[i] for row in self.rows)]))
+            for i, column in enumerate(self.columns)
+        ]
 
     def _line(self, cells: Sequence[str], widths: Sequence[int]) -> str:
         padded = []
@@ -147,14 +152,23 @@ class Table:
             from rich.text import Text
         except ImportError:
             return False
-        table = RichTable(box=SIMPLE_HEAD, title=self.title or None, title_justify="left")
-        for column in self.columns:
-            justify = "right" if column.startswith(">") else "left"
-            table.add_column(column.removeprefix(">"), justify=justify)  # type: ignore[arg-type]
+        console = Console(file=stream, highlight=False)
+        table = RichTable(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+        # Where the short columns fit whole, only long texts are broken; else all share the loss.
+        widths = self._widths()
+        roomy = sum(min(width, _KEPT_WHOLE) + 2 for width in widths) <= console.width
+        for column, width in zip(self.columns, widths, strict=True):
+            table.add_column(
+                column.removeprefix(">"),
+                justify="right" if column.startswith(">") else "left",
+                no_wrap=roomy and width <= _KEPT_WHOLE,
+                overflow="fold",
+            )
         for index, row in enumerate(self.rows):
             style = "bold green" if index in self.strong else ""
             table.add_row(*(Text(cell, style=style) for cell in row))
-        console = Console(file=stream, highlight=False)
+        if self.title:
+            console.print(Text(self.title))
         console.print(table)
         for note in self.notes:
             console.print(Text(note, style="dim"))
