@@ -62,21 +62,28 @@ _SCRIPT = r"""
 const HARNESS = `
 import importlib, inspect, json, linecache, traceback
 _counter = [0]
-async def _webtune_call(source, name, arguments):
+def _webtune_load(source, name):
     _counter[0] += 1
     filename = f"<test {_counter[0]}>"
     # Python must find the source again: what a kernel's functions say is part of its identity.
     linecache.cache[filename] = (len(source), None, source.splitlines(True), filename)
     space = {"__name__": "inside"}
+    exec(compile(source, filename, "exec"), space)
+    return space[name]
+def _webtune_failed(error):
+    return json.dumps({"kind": type(error).__name__, "message": str(error),
+                       "traceback": traceback.format_exc()})
+async def _webtune_call(source, name, arguments):
     try:
-        exec(compile(source, filename, "exec"), space)
-        value = space[name](**json.loads(arguments))
-        if inspect.isawaitable(value):
-            value = await value
-        return json.dumps({"value": value})
+        value = _webtune_load(source, name)(**json.loads(arguments))
+        return json.dumps({"value": await value if inspect.isawaitable(value) else value})
     except BaseException as error:
-        return json.dumps({"kind": type(error).__name__, "message": str(error),
-                           "traceback": traceback.format_exc()})
+        return _webtune_failed(error)
+def _webtune_block(source, name, arguments):
+    try:
+        return json.dumps({"value": _webtune_load(source, name)(**json.loads(arguments))})
+    except BaseException as error:
+        return _webtune_failed(error)
 `;
 export async function startHere({ runtime, wheels }) {
   const began = performance.now();
@@ -85,9 +92,10 @@ export async function startHere({ runtime, wheels }) {
   const loaded = performance.now();
   for (const wheel of wheels) await python.loadPackage(wheel, { messageCallback: () => {} });
   python.runPython(HARNESS);
-  const call = python.globals.get("_webtune_call");
+  const call = python.globals.get("_webtune_call"), block = python.globals.get("_webtune_block");
   const times = { pyodide: loaded - began, packages: performance.now() - loaded };
-  return { python, times, call: (source, name, args) => call(source, name, args) };
+  return { python, times, call: (source, name, args, blocking) =>
+    blocking ? block.callPromising(source, name, args) : call(source, name, args) };
 }
 export async function start(options, inWorker) {
   if (!inWorker) {
@@ -107,7 +115,8 @@ export async function start(options, inWorker) {
   const ask = message => new Promise((done, failed) => {
     waiting.set(++last, { done, failed }); worker.postMessage({ id: last, ...message });
   });
-  window.inside_python = { worker, call: (source, name, args) => ask({ source, name, args }) };
+  window.inside_python = { worker, call: (source, name, args, blocking) =>
+    ask({ source, name, args, blocking }) };
   return ask({ options });
 }
 """
@@ -118,13 +127,13 @@ self.onmessage = async ({ data }) => {
   try {
     let value;
     if (data.options) { started = await startHere(data.options); value = started.times; }
-    else value = await started.call(data.source, data.name, data.args);
+    else value = await started.call(data.source, data.name, data.args, data.blocking);
     self.postMessage({ id: data.id, value });
   } catch (error) { self.postMessage({ id: data.id, error: String(error) }); }
 };
 """
-_CALL = """([source, name, args, ms]) => Promise.race([
-  window.inside_python.call(source, name, args),
+_CALL = """([source, name, args, ms, blocking]) => Promise.race([
+  window.inside_python.call(source, name, args, blocking),
   new Promise((_, late) =>
     setTimeout(() => late(new Error(`${name} did not end in ${ms} ms`)), ms)),
 ])"""
@@ -153,20 +162,35 @@ class PythonPage:
         """How long Pyodide and the packages took to load, in ms."""
 
     def run(
-        self, function: Callable[..., Any], *, timeout_s: float = 60.0, **arguments: Any
+        self,
+        function: Callable[..., Any],
+        /,
+        *,
+        timeout_s: float = 60.0,
+        blocking: bool = False,
+        **arguments: Any,
     ) -> Any:
         """Run a function inside, alone: its text is sent, so it imports what it uses.
 
-        `arguments` and the answer travel as JSON. It may be `async`. Raises `PageError`.
+        `arguments` and the answer travel as JSON. It may be `async`; with `blocking` it may not,
+        but may wait with `pyodide.ffi.run_sync`. Raises `PageError`.
         """
         source = textwrap.dedent(inspect.getsource(function))
-        return self.run_source(source, function.__name__, timeout_s=timeout_s, **arguments)
+        name = function.__name__
+        return self.run_source(source, name, timeout_s=timeout_s, blocking=blocking, **arguments)
 
     def run_source(
-        self, source: str, name: str, *, timeout_s: float = 60.0, **arguments: Any
+        self,
+        source: str,
+        name: str,
+        /,
+        *,
+        timeout_s: float = 60.0,
+        blocking: bool = False,
+        **arguments: Any,
     ) -> Any:
         """The same for a text that defines the function `name`."""
-        call = [source, name, json.dumps(arguments), round(timeout_s * 1000)]
+        call = [source, name, json.dumps(arguments), round(timeout_s * 1000), blocking]
         answer = json.loads(self.page.evaluate(_CALL, call))
         if "kind" in answer:
             raise PageError(answer["kind"], answer["message"], answer["traceback"])

@@ -11,6 +11,7 @@ import asyncio
 import importlib
 import json
 import math
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
@@ -20,6 +21,7 @@ from webtune.errors import (
     DeviceTimeout,
     HostUnavailable,
     LaunchError,
+    UsageError,
 )
 from webtune.gpu.base import Binding, Clock, Copy, Dispatch, Handle, Identity, Program, Shot, Span
 from webtune.gpu.browser_plumbing import PLUMBING
@@ -61,13 +63,13 @@ def pyodide_module(name: str) -> Any:
 class BrowserProgram:
     """A compiled sequence of dispatches; lives in JavaScript under a number."""
 
-    __slots__ = ("_engine", "buffers", "label", "number")
+    __slots__ = ("_engine", "label", "number", "released")
 
-    def __init__(self, engine: Any, number: int, label: str, buffers: tuple[Handle, ...]) -> None:
+    def __init__(self, engine: Any, number: int, label: str) -> None:
         self._engine = engine
         self.number = number
         self.label = label
-        self.buffers = buffers
+        self.released = False
 
     @property
     def failure(self) -> str | None:
@@ -164,9 +166,12 @@ class BrowserDevice:
     def _call(self, function: Any, *args: Any) -> Any:
         """Call JavaScript; what it throws at once is a launch that the device refuses."""
         try:
-            return function(*args)
+            answer = function(*args)
         except self._js_exception as error:
             raise LaunchError(str(error)) from error
+        if isinstance(answer, str) and answer:
+            self._fail(answer)
+        return answer
 
     # ---- buffers ---------------------------------------------------------------------------
 
@@ -242,11 +247,17 @@ class BrowserDevice:
 
     def destroy_buffer(self, handle: Handle) -> None:
         """Free a buffer. Never fails."""
-        handle.destroy()
+        self._engine.destroyBuffer(handle)
 
     # ---- programs --------------------------------------------------------------------------
 
     def _spec(self, dispatch: Dispatch) -> dict[str, Any]:
+        most = self._limits.get("maxComputeWorkgroupsPerDimension", 65535)
+        if max(dispatch.workgroups) > most:
+            raise LaunchError(
+                f"workgroups {dispatch.workgroups} exceed the device's "
+                f"maxComputeWorkgroupsPerDimension of {most}"
+            )
         number = self._texts.get(dispatch.source)
         if number is None:
             number = self._texts[dispatch.source] = int(self._engine.text(dispatch.source))
@@ -268,13 +279,13 @@ class BrowserDevice:
         """Pipelines (made in parallel, each once) and bind groups. `LaunchError` with lines."""
         specs, buffers = self._specs(dispatches)
         number = int(self._answer(await self._engine.compile(specs, *buffers)))
-        return BrowserProgram(self._engine, number, _label(dispatches), buffers)
+        return BrowserProgram(self._engine, number, _label(dispatches))
 
     def compile_now(self, dispatches: Sequence[Dispatch]) -> BrowserProgram:
         """The same at once; what the device refuses later shows in the program's `failure`."""
         specs, buffers = self._specs(dispatches)
-        number = int(self._answer(self._call(self._engine.compileNow, specs, *buffers)))
-        return BrowserProgram(self._engine, number, _label(dispatches), buffers)
+        number = int(self._call(self._engine.compileNow, specs, *buffers))
+        return BrowserProgram(self._engine, number, _label(dispatches))
 
     def submit(self, program: Program, before: Sequence[Copy] = ()) -> None:
         """Queue the copies and the program once."""
@@ -288,8 +299,9 @@ class BrowserDevice:
 
     def release(self, program: Program) -> None:
         """Forget a program's bind groups."""
-        if not self._closed:
-            self._engine.release(_number(program))
+        if isinstance(program, BrowserProgram) and not program.released:
+            program.released = True
+            self._engine.release(program.number)
 
     # ---- timing ----------------------------------------------------------------------------
 
@@ -304,7 +316,10 @@ class BrowserDevice:
         return spans
 
     async def _stamped(self, shots: Sequence[Shot]) -> list[Span]:
-        walls_ns = [await self._take(shot, shot.repeat, slot) for slot, shot in enumerate(shots)]
+        walls_ns = []
+        for slot, shot in enumerate(shots):
+            took_ns, _ = await self._take(shot, shot.repeat, slot)
+            walls_ns.append(took_ns)
         ticks = await self._ticks(len(shots))
         return [
             Span(ticks_to_ns(ticks[2 * i], ticks[2 * i + 1]), shot.repeat, walls_ns[i])
@@ -319,33 +334,37 @@ class BrowserDevice:
         """The difference between 2N and N executions: what a submit costs by itself cancels."""
         spans = []
         for shot in shots:
-            once_ns = await self._take(shot, shot.repeat, 0, apart=True)
-            twice_ns = await self._take(shot, 2 * shot.repeat, 0, apart=True)
-            spans.append(Span(twice_ns - once_ns, shot.repeat, twice_ns))
+            once_ns, _ = await self._take(shot, shot.repeat, 0, apart=True)
+            twice_ns, whole_ns = await self._take(shot, 2 * shot.repeat, 0, apart=True)
+            spans.append(Span(twice_ns - once_ns, shot.repeat, whole_ns))
         await self.drain()
         return spans
 
-    async def _take(self, shot: Shot, repeat: int, slot: int, *, apart: bool = False) -> int:
-        """Submit one pass and wait for it; ns of wall time, never too few. A page that was hidden
-        meanwhile voids it: taken again once the page is seen."""
+    async def _take(
+        self, shot: Shot, repeat: int, slot: int, *, apart: bool = False
+    ) -> tuple[int, int]:
+        """Submit one pass and wait for it; ns of wall time of the pass and of all with it, never
+        too few. With `apart`, what comes before is done before the pass is submitted. A page that
+        was hidden meanwhile voids it: it is taken again once the page is seen."""
         while True:
             self._check()
             await self.until_visible()
             hides = self._engine.hides()
+            began_ns = time.perf_counter_ns()
             before = _flat(shot.before)
             evict = 0 if shot.evict is None else _number(shot.evict)
             if apart and (before or evict):
                 if before:
-                    self._engine.copy(*before)
-                if shot.evict is not None:
-                    self._submit(evict)
+                    self._call(self._engine.copy, *before)
+                if evict:
+                    self._call(self._submit, evict)
                 await self.drain()
                 before, evict = [], 0
-            took_ms = self._answer(
-                await self._shoot(_number(shot.program), repeat, slot, evict, *before)
-            )
+            program = _number(shot.program)
+            took_ms = self._answer(await self._shoot(program, repeat, slot, evict, *before))
             if self._engine.hides() == hides:
-                return math.ceil((took_ms + self._timer_step_ms) * _NS_PER_MS)
+                took_ns = math.ceil((took_ms + self._timer_step_ms) * _NS_PER_MS)
+                return took_ns, max(took_ns, time.perf_counter_ns() - began_ns)
 
     async def until_visible(self) -> None:
         """Wait while the page is hidden: browsers starve hidden pages, so their times lie."""
@@ -379,7 +398,7 @@ class BrowserDevice:
                 ticks = list(await self._ticks(len(shots)))
                 step_ns = quantum_ns(estimate_quantum_ticks(ticks), self._clock.period_ns)
             else:
-                walls = [await self._take(shots[0], 1, 0) for _ in shots]
+                walls = [(await self._take(shots[0], 1, 0))[0] for _ in shots]
                 step_ns = wall_resolution_ns(walls, math.ceil(self._timer_step_ms * _NS_PER_MS))
             self._clock = Clock(self._clock.kind, step_ns)
             self.release(probe)
@@ -419,6 +438,8 @@ def _label(dispatches: Sequence[Dispatch]) -> str:
 def _number(program: Program) -> int:
     if not isinstance(program, BrowserProgram):
         raise ArgumentError("this program was not compiled by a browser device")
+    if program.released:
+        raise UsageError(f"the program {program.label!r} was released; compile it again")
     return program.number
 
 

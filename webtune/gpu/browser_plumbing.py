@@ -11,6 +11,7 @@ PLUMBING = r"""
   const queue = device.queue;
   const texts = [], modules = new Map(), layouts = new Map(), pipelines = new Map();
   const programs = new Map(), tickets = new Map(), passes = [], pending = new Set();
+  const dead = new WeakSet();
   let last = 0, lost = "", hides = 0, told = false, closed = false, wake = [];
 
   const lose = reason => {
@@ -66,6 +67,13 @@ PLUMBING = r"""
     const encoder = device.createCommandEncoder();
     fill(encoder);
     queue.submit([encoder.finish()]);
+    return "";
+  };
+  // The device tells of a destroyed buffer too late, and drops the whole submit.
+  const gone = (buffers, step) => {
+    for (let i = 0; i < buffers.length; i++)
+      if (i % 3 !== step && dead.has(buffers[i])) return "launch:a buffer of it was destroyed";
+    return "";
   };
   const copyInto = (encoder, copies) => {
     for (let i = 0; i + 2 < copies.length; i += 3)
@@ -86,6 +94,12 @@ PLUMBING = r"""
     encodeInto(pass, steps, 1);
     pass.end();
   };
+  // Encoded and thrown away: what a dispatch is refused for shows now, not in a sample.
+  const rehearse = steps => {
+    const encoder = device.createCommandEncoder();
+    once(encoder, steps);
+    encoder.finish();
+  };
   const timed = slot => passes[slot] || (passes[slot] = { timestampWrites: {
     querySet, beginningOfPassWriteIndex: 2 * slot, endOfPassWriteIndex: 2 * slot + 1 } });
 
@@ -103,7 +117,7 @@ PLUMBING = r"""
       found = (async () => {
         const [error, info] = await Promise.all([scope, module.getCompilationInfo()]);
         const told = info.messages.filter(m => m.type === "error").map(m =>
-          m.lineNum ? `line ${m.lineNum}:${m.linePos}: ${m.message}` : m.message);
+          m.lineNum ? `line ${m.lineNum}: ${m.message} (column ${m.linePos})` : m.message);
         return { module, error: told.join("; ") || (error ? error.message : "") };
       })();
       found.now = module;
@@ -173,18 +187,23 @@ PLUMBING = r"""
     const bad = made.find(one => one.error);
     if (bad) return "launch:" + bad.error;
     let steps;
-    const error = await scoped(() => { steps = bindInto(specs, made, buffers); });
+    const error = await scoped(() => {
+      steps = bindInto(specs, made, buffers);
+      rehearse(steps);
+    });
     if (error) return "launch:" + error.message;
-    programs.set(++last, { steps, failure: "" });
+    programs.set(++last, { steps, buffers, failure: "" });
     return last;
   };
   const assembleNow = (specs, buffers) => {
-    const program = { steps: [], failure: "" };
+    const program = { steps: [], buffers, failure: "" };
     let bad;
     scoped(() => {
       const made = specs.map(pipelineNow);
       bad = made.find(one => one.error);
-      if (!bad) program.steps = bindInto(specs, made, buffers);
+      if (bad) return;
+      program.steps = bindInto(specs, made, buffers);
+      rehearse(program.steps);
     }).then(error => { if (error) program.failure = error.message; });
     if (bad) return "launch:" + bad.error;
     programs.set(++last, program);
@@ -224,11 +243,15 @@ PLUMBING = r"""
         view.release();
       }
     },
-    copy: (...copies) => submitted(encoder => copyInto(encoder, copies)),
-    submit: (id, ...copies) => submitted(encoder => {
-      copyInto(encoder, copies);
-      once(encoder, programs.get(id).steps);
-    }),
+    destroyBuffer: buffer => { dead.add(buffer); buffer.destroy(); },
+    copy: (...copies) => gone(copies, 2) || submitted(encoder => copyInto(encoder, copies)),
+    submit: (id, ...copies) => {
+      const program = programs.get(id);
+      return gone(copies, 2) || gone(program.buffers, 3) || submitted(encoder => {
+        copyInto(encoder, copies);
+        once(encoder, program.steps);
+      });
+    },
     encode: (pass, id) => encodeInto(pass, programs.get(id).steps, 1),
     // One timed pass in one submit. Its answer: how long until the work was done, in ms.
     shoot: (id, repeat, slot, evict, ...copies) => {

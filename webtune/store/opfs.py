@@ -228,8 +228,11 @@ class OpfsStore:
         """Forget what matches every given part; how many went. Without environment, name and key
         the suspects (of that hardware, or all) are forgotten too."""
         if environment is name is key is None:
-            for place in [place for place in self._suspects if hardware in (None, place[0])]:
-                self.end(*place)
+            forgiven = {place for place in self._suspects if hardware in (None, place[0])}
+            self._suspects -= forgiven
+            self._abandoned -= forgiven
+            self._ended |= forgiven
+            self._journal_soon()
         wanted = _Purge(environment, hardware, name, key)
         gone = [address for address in self._records if wanted.takes(address)]
         for address in gone:
@@ -249,6 +252,9 @@ class OpfsStore:
         if self._closed:
             return
         self._closed = True
+        # In the file these starts become suspects as the session's lock is let go.
+        self._suspects |= set(self._started)
+        self._started.clear()
         if self._writer is None:
             self._leave()
 
@@ -357,11 +363,10 @@ class OpfsStore:
         self._journal_soon()
 
     def end(self, hardware: str, candidate: str) -> None:
-        """Note that it came back."""
+        """Note that it came back. An earlier start that did not is not forgiven."""
         place = (hardware, candidate)
-        if self._started.pop(place, False) or place in self._suspects:
+        if self._started.pop(place, False):
             self._ended.add(place)
-            self._suspects -= {place}
             self._journal_soon()
 
     def abandon(self, hardware: str) -> None:

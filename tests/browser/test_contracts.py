@@ -1,0 +1,29 @@
+"""The contracts of device and store, their bodies run inside a page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from webtune.testing_browser import PythonPage
+
+HERE = Path(__file__).parent
+CONTRACTS = HERE.parent / "contracts"
+INSIDE = (HERE / "inside_contracts.py").read_text()
+
+
+@pytest.mark.parametrize("where", ["314 main", "0.27 worker"])
+@pytest.mark.parametrize("contract", ["device", "store"])
+def test_the_contract_is_kept_in_a_page(
+    shared: Callable[[str], PythonPage], contract: str, where: str
+) -> None:
+    source = (CONTRACTS / f"test_{contract}.py").read_text()
+    found = shared(where).run_source(
+        INSIDE, f"{contract}_contract", blocking=True, timeout_s=120, source=source
+    )
+    assert not found["failed"], "\n\n".join(
+        f"{name}\n{trace}" for name, trace in found["failed"].items()
+    )
+    assert len(found["passed"]) > 20
