@@ -23,6 +23,7 @@ _MOST_SHOTS = 64
 _MOST_CALIBRATIONS = 10
 _MOST_FAULTS = 3
 _LAUNCH_OVERHEAD_NS = 300_000
+_WALL_RETAKES = 3
 
 
 @dataclass(frozen=True)
@@ -165,6 +166,7 @@ class Bench:
         self._evict: Program | None = None
         self._checker = checker
         self._settings = settings or BenchSettings()
+        self._wall = device.clock.kind == "wall"
         self._goal = Goal.of(device.clock, self._settings)
         self._journal = journal
         self._suspects = suspects
@@ -210,13 +212,13 @@ class Bench:
             await self._take(chunk)
 
     async def _take(self, chunk: Sequence[_Turn]) -> None:
-        """Take the turns in order, and once more those whose span cannot be believed."""
-        if not await self._shoot(chunk):
-            return
-        doubtful = [turn for turn in chunk if not self._accept(turn, last=False)]
-        if doubtful and await self._shoot(doubtful):
-            for turn in doubtful:
-                self._accept(turn, last=True)
+        """Take the turns in order, and again those whose span cannot be believed: once, and up
+        to three times by wall clock, where a bad difference is noise and not a fault."""
+        doubtful = chunk
+        for left in range(_WALL_RETAKES if self._wall else 1, -1, -1):
+            if not doubtful or not await self._shoot(doubtful):
+                return
+            doubtful = [turn for turn in doubtful if not self._accept(turn, last=left == 0)]
 
     async def _shoot(self, turns: Sequence[_Turn]) -> bool:
         """Launch the turns and note their spans; False when they ended otherwise."""
@@ -237,7 +239,11 @@ class Bench:
         for turn in turns:
             self._count(turn.tally)
         if alone:
-            self._fail(turns[0].tally.entry, _failure_of(error))
+            culprit = turns[0].tally.entry
+            self._fail(culprit, _failure_of(error))
+            if isinstance(error, DeviceTimeout) and culprit.entrant is not None:
+                self._note_start(culprit.entrant)
+                self._note_return(culprit.entrant, came_back=False)
         if isinstance(error, DeviceTimeout):
             await self._recover(error)
         if not alone:  # one of several is at fault: each once more, by itself
@@ -254,6 +260,8 @@ class Bench:
         if fault is not None:
             if last:
                 self._fail(entry, _not_believed(span, fault))
+            elif self._wall and _repeatable(entry):
+                entry.repeat = self._goal.louder_repeat(span)
             return last
         entry.cost_ns = self._cost_ns(span)
         if span.elapsed_ns < self._goal.floor_ns and _repeatable(entry):
@@ -322,8 +330,7 @@ class Bench:
             return
         self._alive()
         came_back = True
-        if self._journal is not None:
-            self._journal[0].begin(self._journal[1], entry.entrant.id)
+        self._note_start(entry.entrant)
         try:
             await self._compile(entry)
             if entry.program is not None:
@@ -340,8 +347,7 @@ class Bench:
             came_back = "destroy" in (self._device.lost or "").lower()
             raise
         finally:
-            if came_back and self._journal is not None:
-                self._journal[0].end(self._journal[1], entry.entrant.id)
+            self._note_return(entry.entrant, came_back)
         self._tell("ran", entry)
 
     async def _try_out(self, tally: _Tally, entry: _Entry, program: Program) -> None:
@@ -404,7 +410,7 @@ class Bench:
         self._tell("sampled", tally.entry, duration_ns)
 
     def _cost_ns(self, span: Span) -> int:
-        times = 3 if self._device.clock.kind == "wall" else 1
+        times = 3 if self._wall else 1  # N and then 2N executions
         return times * span.elapsed_ns + _LAUNCH_OVERHEAD_NS
 
     def _count(self, tally: _Tally) -> None:
@@ -428,13 +434,25 @@ class Bench:
     async def _recover(self, error: DeviceTimeout) -> None:
         """After a time-out: go on only where the device answers again. A device that is marked
         as lost raises at its next use, and a finished round is still worth its readings."""
-        if self._journal is not None:
-            self._journal[0].abandon(self._journal[1])
         if self._device.lost is None:
             try:
                 await self._device.drain()
             except DeviceTimeout:
                 raise DeviceLost("the device did not come back after a time-out") from error
+
+    def _note_start(self, entrant: Entrant) -> None:
+        if self._journal is not None:
+            store, hardware = self._journal
+            store.begin(hardware, entrant.id)
+
+    def _note_return(self, entrant: Entrant, came_back: bool) -> None:
+        """Without a return, whatever is under way on this hardware is suspect from now on."""
+        if self._journal is not None:
+            store, hardware = self._journal
+            if came_back:
+                store.end(hardware, entrant.id)
+            else:
+                store.abandon(hardware)
 
     async def _breathe(self) -> None:
         if self._pause is not None:

@@ -82,6 +82,11 @@ class Goal:
             wanted = math.ceil(probe_ns / at_most_ns)
         return max(1, min(wanted, safe, _STEEPEST * span.repeat))
 
+    def louder_repeat(self, span: Span) -> int:
+        """The repetitions after a difference of wall times that noise has swallowed."""
+        safe = self.limit_ns * span.repeat // max(span.wall_ns, 1)
+        return max(span.repeat, min(4 * span.repeat, safe))
+
     def settled_repeat(self, span: Span) -> int:
         """The repetitions of the samples to come, out of a span that may be believed."""
         wanted = math.ceil(self.aim_ns * span.repeat / span.elapsed_ns)

@@ -45,6 +45,7 @@ class Journal:
     def __init__(self) -> None:
         self.open: set[str] = set()
         self.begun: list[str] = []
+        self.suspects: set[str] = set()
 
     def begin(self, hardware: str, candidate: str) -> None:
         assert hardware == "hw"
@@ -53,6 +54,10 @@ class Journal:
 
     def end(self, hardware: str, candidate: str) -> None:
         self.open.discard(candidate)
+
+    def abandon(self, hardware: str) -> None:
+        self.suspects |= self.open
+        self.open.clear()
 
 
 def journal() -> tuple[Journal, Any]:
@@ -193,6 +198,22 @@ def test_a_sample_that_stays_bad_disqualifies() -> None:
     assert reading.durations_ns == (500_000,) * 3
 
 
+def test_by_the_wall_a_difference_that_noise_swallowed_is_repeated_more() -> None:
+    device = ScriptedDevice(
+        {"k0": 40_000},
+        clock=ScriptedClock(
+            kind="wall", quantum_ns=100, claimed_quantum_ns=20_000, jitter_ns=600_000
+        ),
+        seed=3,
+    )
+    bench = bench_of(device)
+    readings = [ask(bench, (0, 1, 0)), ask(bench, (0, 0, 30))]
+    assert kinds(readings[1]) == [None]
+    assert len(readings[1][0].durations_ns) == 30
+    assert readings[1][0].launches > 30
+    assert device.shots[-1].repeat > device.shots[-30].repeat
+
+
 def test_a_clock_that_always_reads_zero_measures_nothing() -> None:
     device = ScriptedDevice({"k0": 500_000}, clock=ScriptedClock(zero_every=1))
     (reading,) = ask(bench_of(device), (0, 1, 3))
@@ -263,7 +284,7 @@ def test_a_hang_times_out_stays_in_the_journal_and_lets_the_others_go_on() -> No
     device = ScriptedDevice(faults=Faults(hang=["k0"], recovers=True))
     readings = ask(bench_of(device, journal=pair), (0, 1, 1), (1, 1, 1))
     assert kinds(readings) == [FailureKind.TIMED_OUT, None]
-    assert store.open == {"id0"}
+    assert store.suspects == {"id0"}
 
 
 def test_a_hang_that_takes_the_device_blames_nobody_else() -> None:
@@ -271,7 +292,7 @@ def test_a_hang_that_takes_the_device_blames_nobody_else() -> None:
     device = ScriptedDevice(faults=Faults(hang=["k0"]))
     with pytest.raises(DeviceLost):
         ask(bench_of(device, journal=pair), (0, 1, 1), (1, 1, 1))
-    assert store.open == {"id0"}
+    assert store.suspects == {"id0"}
     assert store.begun == ["id0"]
 
 
@@ -299,7 +320,17 @@ def test_a_candidate_that_kills_the_device_is_remembered() -> None:
     device = ScriptedDevice(faults=Faults(kill=["k0"]))
     with pytest.raises(DeviceLost):
         ask(bench_of(device, journal=pair), (0, 1, 1))
-    assert store.open == {"id0"}
+    assert store.suspects == {"id0"}
+
+
+def test_a_hang_of_a_later_launch_is_remembered_too() -> None:
+    store, pair = journal()
+    device = ScriptedDevice()
+    bench = bench_of(device, journal=pair)
+    ask(bench, (0, 1, 0), (1, 1, 0))
+    device.faults = Faults(hang=["k1"], recovers=True)
+    ask(bench, (0, 0, 2), (1, 0, 2))
+    assert store.suspects == {"id1"}
 
 
 def test_a_device_destroyed_by_its_owner_blames_nobody() -> None:
@@ -314,7 +345,7 @@ def test_a_device_destroyed_by_its_owner_blames_nobody() -> None:
     device.time = lose  # type: ignore[method-assign]
     with pytest.raises(DeviceLost):
         ask(bench, (0, 1, 1))
-    assert store.open == set()
+    assert store.open == store.suspects == set()
 
 
 def test_a_suspect_is_not_touched() -> None:
