@@ -27,13 +27,15 @@ from webtune.errors import (
     UsageError,
     WebtuneError,
 )
+from webtune.gather import Gather, Gathered, GatherState, gather
 from webtune.hosts.auto import open_tuner, open_tuner_async
 from webtune.kernel import Kernel
+from webtune.problem import environment
 from webtune.recorder import Recorder
 from webtune.results import CandidateReport, TuneReport
 from webtune.space import Params, Space, ceil_div, grid
 from webtune.tunable import Group, TunableSet
-from webtune.tuner import Tuner, environment
+from webtune.tuner import Tuner
 
 __version__ = "0.1.0"
 
@@ -49,6 +51,9 @@ __all__ = [
     "Failure",
     "FailureKind",
     "FeatureUnavailable",
+    "Gather",
+    "GatherState",
+    "Gathered",
     "Group",
     "Hit",
     "HostUnavailable",
@@ -76,6 +81,7 @@ __all__ = [
     "anchor",
     "ceil_div",
     "environment",
+    "gather",
     "grid",
     "open_tuner",
     "open_tuner_async",

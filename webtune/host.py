@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, Protocol
 
 __all__ = ["Host", "Job"]
@@ -55,6 +55,12 @@ class Host(Protocol):
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> Job:
         """Start work on the event loop and keep it referenced. Only where `blocking` is False."""
+        ...
+
+    async def together(
+        self, works: Sequence[Callable[[], Coroutine[Any, Any, None]]], limit: int
+    ) -> None:
+        """Run all, at most `limit` at a time, and wait. Raises the first error when all ended."""
         ...
 
     def pause(self) -> Awaitable[None]:

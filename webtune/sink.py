@@ -16,6 +16,7 @@ from webtune.core.plan import Plan
 from webtune.core.records import Record
 from webtune.errors import UsageError
 from webtune.gpu.base import Device
+from webtune.store.base import Address
 from webtune.tunable import TunableSet
 
 __all__ = ["Sink", "decision", "open_sink", "schema"]
@@ -56,8 +57,7 @@ def open_sink(target: Any) -> Sink | None:
 
 def decision(
     kernel: TunableSet,
-    key: str,
-    environment: str,
+    address: Address,
     device: Device,
     plan: Plan,
     outcome: Outcome,
@@ -76,8 +76,8 @@ def decision(
     return {
         "schema": 1,
         "kernel": kernel.name,
-        "key": json.loads(key),
-        "environment": environment,
+        "key": json.loads(address.key),
+        "environment": address.environment,
         "fingerprint": kernel.fingerprint,
         "hardware": device.identity.digest,
         "device": device.identity.label,

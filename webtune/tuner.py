@@ -5,20 +5,18 @@ Nothing here knows whether it runs in a browser: the host says whether a call ma
 
 from __future__ import annotations
 
-import logging
+import threading
 import warnings
 from collections.abc import Callable, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
-from webtune import transfer
+from webtune import log, transfer
 from webtune.buffers import Argument, Buffer
-from webtune.core.anchor import at_level
 from webtune.core.bounds import Bound
-from webtune.core.cache import PendingMark, PickCache, Picks
+from webtune.core.cache import PendingMark
 from webtune.core.config import Config
-from webtune.core.fingerprint import canonical
 from webtune.core.model import Hit, LookUp, Pending
 from webtune.core.peaks import Peaks
 from webtune.core.records import Record
@@ -33,7 +31,6 @@ from webtune.decisions import (
 )
 from webtune.drive import complete
 from webtune.errors import (
-    ArgumentError,
     DeviceLost,
     Failure,
     FailureKind,
@@ -43,59 +40,26 @@ from webtune.errors import (
     TunerClosed,
     TuneWarning,
     UsageError,
+    WebtuneError,
 )
 from webtune.gpu.base import Device, Dispatch, Program
 from webtune.host import Host, Job
-from webtune.launch import Launcher
+from webtune.launch import Launcher, Recorded
+from webtune.problem import Problem, Problems
 from webtune.results import CandidateReport, TuneReport, report_from_record
 from webtune.roofline import measure_peaks, remembered_peaks
 from webtune.session import Session, Settled
 from webtune.sink import Sink, decision
 from webtune.store.base import Address, Store
-from webtune.tunable import TunableSet
+from webtune.tunable import Tunable, TunableSet
 
-__all__ = ["Tuner", "current_environment", "environment"]
+if TYPE_CHECKING:
+    from webtune.gather import Gather
 
-log = logging.getLogger("webtune")
+__all__ = ["Tuner"]
 
 Progress = Callable[[Any], None]
-
-_ENVIRONMENT: list[str | None] = [None]
-_PICKS: dict[str, Picks] = {}
-_ADDRESSES = 1024
-
-
-def current_environment() -> str | None:
-    """The environment that `environment` switched to, or None."""
-    return _ENVIRONMENT[0]
-
-
-@contextmanager
-def environment(name: str) -> Any:
-    """Use another set of picks in this process while the block runs: its own records, in the same
-    store. Tunes under way settle into the environment in which they began."""
-    before = _ENVIRONMENT[0]
-    _ENVIRONMENT[0] = name
-    try:
-        yield
-    finally:
-        _ENVIRONMENT[0] = before
-
-
-@dataclass(frozen=True, slots=True)
-class _Problem:
-    """One call, understood: the set, its bound arguments, its key and where its record lies."""
-
-    tunables: TunableSet
-    args: tuple[Argument, ...]
-    key: Any
-    address: Address
-    cache: PickCache
-
-    @property
-    def place(self) -> tuple[str, str]:
-        """The key in memory: a pick is an index, so it is good for one fingerprint only."""
-        return (self.tunables.fingerprint, self.address.key)
+Place = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,27 +78,22 @@ class Tuner:
     """
 
     def __init__(
-        self,
-        device: Device,
-        store: Store,
-        host: Host,
-        config: Config,
-        sink: Sink | None = None,
+        self, device: Device, store: Store, host: Host, config: Config, sink: Sink | None = None
     ) -> None:
         self.device = device
         self.store = store
         self.host = host
         self.config = config
-        self._launcher = Launcher(device)
-        self._picks = _PICKS.setdefault(_scope(store), Picks())
-        self._jobs: dict[tuple[str, str], Job] = {}
-        self._failures: dict[tuple[str, str], Exception] = {}
+        self.gathering: Gather | None = None
         self._sink = sink
+        self._launcher = Launcher(device)
+        self._problems = Problems(device, store, config)
         self._peaks: Peaks | None = None
+        self._jobs: dict[Place, Job] = {}
+        self._failures: dict[Place, Exception] = {}
         self._unstored: dict[Address, Record] = {}
+        self._changed = threading.Condition()
         self._closed = False
-        self._hardware = device.identity.digest
-        self._addresses: dict[tuple[Any, ...], tuple[Any, Address]] = {}
 
     # -- data -------------------------------------------------------------------------------
 
@@ -142,12 +101,12 @@ class Tuner:
         """A device buffer with a copy of `data` (anything with the buffer protocol). Raises
         `ArgumentError` for other things, and for an empty array."""
         self._ensure_open()
-        return transfer.upload(self.device, data, self._free_buffer)
+        return transfer.upload(self.device, data, self._free)
 
     def empty(self, shape: int | Sequence[int], dtype: str = "f32") -> Buffer:
         """A zeroed device buffer of `shape` elements."""
         self._ensure_open()
-        return transfer.empty(self.device, shape, dtype, self._free_buffer)
+        return transfer.empty(self.device, shape, dtype, self._free)
 
     def wrap(self, raw: Any, dtype: str, shape: int | Sequence[int] | None = None) -> Buffer:
         """Your own GPU buffer as an argument with a dtype and a shape (default: all of it)."""
@@ -165,7 +124,7 @@ class Tuner:
         self._ensure_open()
         return await transfer.download(self.device, buffer)
 
-    def _free_buffer(self, buffer: Buffer) -> None:
+    def _free(self, buffer: Buffer) -> None:
         self._launcher.forget(buffer=buffer)
         handle, buffer.handle = buffer.handle, None
         self.device.destroy_buffer(handle)
@@ -187,7 +146,7 @@ class Tuner:
         """What is known of this problem; as text a table: candidates, times, the winner, what
         ties with it and why each other lost. Starts nothing."""
         problem = self._understand(kernel, args)
-        record = self._record_of(problem)
+        record = self._record_at(problem.address)
         state = problem.cache.lookup(problem.place, id(self.device))
         if record is not None and record.fingerprint == kernel.fingerprint:
             return self._report(problem, record, "memory" if isinstance(state, Hit) else "store")
@@ -209,18 +168,23 @@ class Tuner:
         loop, runs the first candidate that serves, and answers `Pending`. Raises `ArgumentError`
         and other usage errors, `NoValidKernel` when every candidate failed, `DeviceLost`.
         """
-        problem = self._understand(kernel, args)
-        state = self._answer(problem)
-        program, state = self._program(problem, state)
-        self.device.submit(program)
-        return state
+        return self._perform(kernel, args, self.device.submit)
 
     def record(self, compute_pass: Any, kernel: TunableSet, *args: Any) -> LookUp:
         """The same, into your own compute pass instead of a submit of its own."""
+        return self._perform(
+            kernel, args, lambda program: self.device.encode(compute_pass, program)
+        )
+
+    def _perform(
+        self, kernel: TunableSet, args: Sequence[Any], launch: Callable[[Program], None]
+    ) -> LookUp:
         problem = self._understand(kernel, args)
         state = self._answer(problem)
+        if self.gathering is not None and not self.gathering.launch:
+            return state
         program, state = self._program(problem, state)
-        self.device.encode(compute_pass, program)
+        launch(program)
         return state
 
     def tune(
@@ -246,31 +210,28 @@ class Tuner:
         strategy: str | None = None,
         fresh: bool = False,
     ) -> TuneReport:
-        """The same, awaiting. A tune of the same key that is under way is waited for."""
+        """The same, awaiting. A tune of the same key that is under way is waited for, and its
+        answer or its failure is this call's."""
         problem = self._understand(kernel, args)
-        job = self._jobs.get(problem.place)
-        if job is not None:
-            await job
+        if fresh:
+            problem.cache.evict(problem.place)
+        while True:
+            started = problem.cache.start(
+                problem.place,
+                device=id(self.device),
+                candidates=len(kernel.tunables),
+                stored=(lambda: None) if fresh else (lambda: self.stored_index(problem)),
+            )
+            if isinstance(started, PendingMark):
+                return await self._tune(problem, started, progress, strategy)
+            if isinstance(started, Hit):
+                return self.explain(kernel, *problem.args)
+            if self.device.lost:
+                raise DeviceLost(self.device.lost)
+            await self._until_changed(problem)
             failure = self._failures.pop(problem.place, None)
             if failure is not None:
                 raise failure
-        if fresh:
-            problem.cache.evict(problem.place)
-        started = problem.cache.start(
-            problem.place,
-            device=id(self.device),
-            candidates=len(kernel.tunables),
-            stored=(lambda: None) if fresh else (lambda: self._from_store(problem)),
-        )
-        if isinstance(started, PendingMark):
-            return await self._tune(problem, started, progress, strategy)
-        if isinstance(started, Pending):
-            if self.device.lost:
-                raise DeviceLost(self.device.lost)
-            raise UsageError(
-                f"{kernel.name}: this key is being tuned by another thread or task; wait for it"
-            )
-        return self.explain(kernel, *problem.args)
 
     def peaks(self, *, fresh: bool = False) -> Peaks:
         """The device's measured peaks: arithmetic, memory, launch. Remembered like picks; once
@@ -280,12 +241,19 @@ class Tuner:
 
     async def peaks_async(self, *, fresh: bool = False) -> Peaks:
         """The same, awaiting."""
-        known = None if fresh else self._known_peaks()
+        known = None if fresh else self.known_peaks()
         self._peaks = known or await measure_peaks(self, fresh=fresh)
         return self._peaks
 
+    def known_peaks(self) -> Peaks | None:
+        """The peaks out of memory or the store; None where they were never measured."""
+        if self._peaks is None:
+            self._peaks = remembered_peaks(self.device.limits, self._recall_ns)
+        return self._peaks
+
     async def settled(self) -> None:
-        """Wait until nothing is being tuned. Failures are in the log and in `failures`."""
+        """Wait until no tune that was started in the background runs. What failed is in the log
+        and in `failures`."""
         while self._jobs:
             await next(iter(self._jobs.values()))
 
@@ -326,7 +294,37 @@ class Tuner:
     async def __aexit__(self, *_: object) -> None:
         await self.close_async()
 
-    # -- inside -----------------------------------------------------------------------------
+    # -- gathering (for `webtune.gather`) -----------------------------------------------------
+
+    def begin_gathering(self, gather: Gather) -> None:
+        """Collect instead of tuning from now on. `UsageError` inside another gather block."""
+        self._ensure_open()
+        if self.gathering is not None:
+            raise UsageError("this tuner is gathering already; leave that block first")
+        self.gathering = gather
+
+    def end_gathering(self, gather: Gather) -> None:
+        """Tune again from now on."""
+        if self.gathering is gather:
+            self.gathering = None
+
+    def record_candidate(self, one: Tunable, args: tuple[Argument, ...]) -> Recorded:
+        """A candidate's dispatches on these arguments, not run. Raises what recording raises."""
+        return self._launcher.record(one, args, self._nested)
+
+    def stored_index(self, problem: Problem) -> int | None:
+        """The pick that the store has for this very set, as an index."""
+        return index_of_winner(problem.tunables, self._record_at(problem.address))
+
+    def is_pending(self, problem: Problem) -> bool:
+        """Whether memory has no pick yet."""
+        return not isinstance(problem.cache.lookup(problem.place, id(self.device)), Hit)
+
+    def is_persisted(self, problem: Problem) -> bool:
+        """Whether the store, and not memory alone, has the pick."""
+        return problem.address not in self._unstored
+
+    # -- deciding ---------------------------------------------------------------------------
 
     def _ensure_open(self) -> None:
         if self._closed:
@@ -337,37 +335,21 @@ class Tuner:
         if not self.host.blocking:
             raise UsageError(f"{what}() would hold the page; use `await tuner.{what}_async(…)`")
 
-    def _understand(self, kernel: TunableSet, args: Sequence[Any]) -> _Problem:
+    def _understand(self, kernel: TunableSet, args: Sequence[Any]) -> Problem:
         self._ensure_open()
-        if not isinstance(kernel, TunableSet):
-            raise ArgumentError(
-                f"the first argument is a {type(kernel).__name__}; pass a Kernel or TunableSet"
-            )
-        bound = kernel.bind(args, self.device)
-        space = current_environment() or self.config.environment
-        form = (kernel, space, *[arg.form for arg in bound])
-        known = self._addresses.get(form)
-        if known is None:
-            with at_level(self.config.anchor_level):
-                key = kernel.key_of(bound)
-            known = key, Address(space, self._hardware, kernel.name, canonical(key))
-            # A key= function may look at more than the forms of the arguments.
-            if not kernel.has_key_function:
-                if len(self._addresses) >= _ADDRESSES:
-                    self._addresses.clear()
-                self._addresses[form] = known
-        cache = self._picks.of(kernel.name, self._hardware, space)
-        return _Problem(kernel, bound, *known, cache)
+        return self._problems.understand(kernel, args)
 
-    def _answer(self, problem: _Problem) -> LookUp:
+    def _answer(self, problem: Problem) -> LookUp:
         state = problem.cache.lookup(problem.place, id(self.device))
+        if self.gathering is not None:
+            return self.gathering.reach(problem)
         if isinstance(state, Hit | Pending):
             return state
         started = problem.cache.start(
             problem.place,
             device=id(self.device),
             candidates=len(problem.tunables.tunables),
-            stored=lambda: self._from_store(problem),
+            stored=lambda: self.stored_index(problem),
         )
         if not isinstance(started, PendingMark):
             return started
@@ -377,7 +359,7 @@ class Tuner:
         self._spawn(problem, started)
         return Pending()
 
-    def _spawn(self, problem: _Problem, mark: PendingMark) -> None:
+    def _spawn(self, problem: Problem, mark: PendingMark) -> None:
         place = problem.place
 
         async def work() -> None:
@@ -385,9 +367,6 @@ class Tuner:
                 await self._tune(problem, mark, None, None)
             except Exception as error:
                 self._failures[place] = error
-                log.error(
-                    "%s %s: the tune failed: %s", problem.tunables.name, problem.address.key, error
-                )
                 warnings.warn(f"{problem.tunables.name}: {error}", TuneWarning, stacklevel=2)
             finally:
                 self._jobs.pop(place, None)
@@ -395,75 +374,80 @@ class Tuner:
         self._failures.pop(place, None)
         self._jobs[place] = self.host.spawn(work())
 
-    def _from_store(self, problem: _Problem) -> int | None:
-        return index_of_winner(problem.tunables, self._record_of(problem))
-
-    def _record_of(self, problem: _Problem) -> Record | None:
-        return self._record_at(problem.address)
-
-    def _record_at(self, address: Address) -> Record | None:
-        return self._unstored.get(address) or self.store.get(address)
+    async def _until_changed(self, problem: Problem) -> None:
+        """Wait until the key that another thread or task tunes is no longer pending."""
+        while problem.place in problem.cache.pending():
+            if self.host.blocking:
+                with self._changed:
+                    self._changed.wait(0.02)
+            else:
+                await self.host.pause()
 
     async def _tune(
         self,
-        problem: _Problem,
+        problem: Problem,
         mark: PendingMark,
         progress: Progress | None,
         strategy: str | None,
     ) -> TuneReport:
-        with mark:
-            kernel = problem.tunables
-            name = strategy or self.config.strategy or self.host.strategy
-            began_s = self.host.monotonic_s()
-            if self.config.log != "disabled":
-                log.info("tuning %s %s with %s", kernel.name, problem.address.key, name)
-            limit = self._limit(problem)
-            session = Session(
-                kernel,
-                problem.args,
-                problem.key,
-                device=self.device,
-                launcher=self._launcher,
-                store=self.store,
-                config=self.config,
-                strategy=name,
-                clone_all=not self.host.blocking,
-                pause=None if self.host.blocking else self.host.pause,
-                progress=progress,
-                known_ns=known_samples(kernel, self._record_of(problem)),
-                limit_ns=limit.limit_ns,
-                nested=self._nested,
-            )
-            try:
-                settled = await session.run()
-            except DeviceLost:
-                problem.cache.lose(id(self.device))
-                raise
-            return self._commit(problem, mark, settled, self.host.monotonic_s() - began_s, limit)
+        kernel, level = problem.tunables, self.config.log
+        name = strategy or self.config.strategy or self.host.strategy
+        began_s = self.host.monotonic_s()
+        try:
+            with mark:
+                log.began(level, kernel.name, problem.address.key, name, len(kernel.tunables))
+                limit = self._limit(problem)
+                settled = await self._session(problem, name, progress, limit.limit_ns).run()
+                wall_s = self.host.monotonic_s() - began_s
+                return self._commit(problem, mark, settled, wall_s, limit)
+        except DeviceLost:
+            problem.cache.lose(id(self.device))
+            raise
+        except WebtuneError as error:
+            log.failed(level, kernel.name, problem.address.key, error)
+            raise
+        finally:
+            with self._changed:
+                self._changed.notify_all()
 
-    def _limit(self, problem: _Problem) -> _Limit:
+    def _session(
+        self, problem: Problem, strategy: str, progress: Progress | None, limit_ns: int | None
+    ) -> Session:
+        return Session(
+            problem.tunables,
+            problem.args,
+            problem.key,
+            device=self.device,
+            launcher=self._launcher,
+            store=self.store,
+            config=self.config,
+            strategy=strategy,
+            clone_all=not self.host.blocking,
+            pause=None if self.host.blocking else self.host.pause,
+            progress=progress,
+            known_ns=known_samples(problem.tunables, self._record_at(problem.address)),
+            limit_ns=limit_ns,
+            nested=self._nested,
+        )
+
+    def _limit(self, problem: Problem) -> _Limit:
         work = problem.tunables.work_of(problem.args)
-        peaks = None if work is None else self._known_peaks()
+        peaks = None if work is None else self.known_peaks()
         if work is None or peaks is None:
             return _Limit()
         limit_ns = peaks.limit_ns(work, self.config) if self.config.short_circuit else None
         return _Limit(peaks.bounds(work, self.config), limit_ns)
 
-    def _known_peaks(self) -> Peaks | None:
-        if self._peaks is None:
-            space = current_environment() or self.config.environment
+    def _recall_ns(self, probe: TunableSet, key: Any) -> int | None:
+        record = self._record_at(self._problems.address(probe.name, key))
+        if record is None or record.fingerprint != probe.fingerprint:
+            return None
+        return next((c.time_ns for c in record.candidates if c.id == record.winner), None)
 
-            def recall(probe: TunableSet, key: Any) -> int | None:
-                record = self._record_at(Address(space, self._hardware, probe.name, canonical(key)))
-                if record is None or record.fingerprint != probe.fingerprint:
-                    return None
-                return next((c.time_ns for c in record.candidates if c.id == record.winner), None)
-
-            self._peaks = remembered_peaks(self.device.limits, recall)
-        return self._peaks
+    # -- committing -------------------------------------------------------------------------
 
     def _commit(
-        self, problem: _Problem, mark: PendingMark, settled: Settled, wall_s: float, limit: _Limit
+        self, problem: Problem, mark: PendingMark, settled: Settled, wall_s: float, limit: _Limit
     ) -> TuneReport:
         outcome, kernel = settled.outcome, problem.tunables
         record, stored = None, False
@@ -479,53 +463,55 @@ class Tuner:
                 limit_ns=limit.limit_ns,
             )
             mark.settle(outcome.winner)
-            stored = outcome.measured and self.store.put(problem.address, record)
-            if stored:
-                self._unstored.pop(problem.address, None)
-            else:
-                self._unstored[problem.address] = record
-        self._tell(problem, settled, record, stored, wall_s, limit)
+            stored = self._keep(problem.address, record, lasting=outcome.measured)
+        self._publish(problem, settled, record, stored, wall_s, limit)
         if record is None:
             raise no_valid_kernel(kernel, outcome, settled.plan)
-        return self._report(problem, record, "tuned", measured=outcome.measured)
+        report = self._report(problem, record, "tuned", measured=outcome.measured)
+        log.decided(self.config.log, report)
+        return report
 
-    def _tell(
+    def _keep(self, address: Address, record: Record, *, lasting: bool = True) -> bool:
+        """Remember; True when it outlives this process. A guess is kept in memory only."""
+        if lasting and self.store.put(address, record):
+            self._unstored.pop(address, None)
+            return True
+        self._unstored[address] = record
+        return False
+
+    def _record_at(self, address: Address) -> Record | None:
+        return self._unstored.get(address) or self.store.get(address)
+
+    def _publish(
         self,
-        problem: _Problem,
+        problem: Problem,
         settled: Settled,
         record: Record | None,
         stored: bool,
         wall_s: float,
         limit: _Limit,
     ) -> None:
-        if self._sink is not None:
-            self._sink(
-                decision(
-                    problem.tunables,
-                    problem.address.key,
-                    problem.address.environment,
-                    self.device,
-                    settled.plan,
-                    settled.outcome,
-                    record,
-                    stored=stored,
-                    created_s=self.host.now_s(),
-                    wall_s=wall_s,
-                    bounds=limit.bounds,
-                    limit_ns=limit.limit_ns,
-                    versions=self.host.versions,
-                )
-            )
-        if record is None or self.config.log == "disabled":
+        if self._sink is None:
             return
-        report = self._report(problem, record, "tuned", measured=settled.outcome.measured)
-        if self.config.log == "full":
-            log.info("%s", report)
-        elif report.winner is not None:
-            log.info("%s %s: %s", report.name, report.key, report.winner.name)
+        self._sink(
+            decision(
+                problem.tunables,
+                problem.address,
+                self.device,
+                settled.plan,
+                settled.outcome,
+                record,
+                stored=stored,
+                created_s=self.host.now_s(),
+                wall_s=wall_s,
+                bounds=limit.bounds,
+                limit_ns=limit.limit_ns,
+                versions=self.host.versions,
+            )
+        )
 
     def _report(
-        self, problem: _Problem, record: Record, source: str, *, measured: bool = True
+        self, problem: Problem, record: Record, source: str, *, measured: bool = True
     ) -> TuneReport:
         work = problem.tunables.work_of(problem.args)
         return report_from_record(
@@ -535,48 +521,47 @@ class Tuner:
             source,
             measured=measured,
             work=work,
-            peaks=self._known_peaks() if work is not None else None,
+            peaks=self.known_peaks() if work is not None else None,
         )
 
     # -- launching --------------------------------------------------------------------------
 
-    def _program(self, problem: _Problem, state: LookUp) -> tuple[Program, LookUp]:
+    def _program(self, problem: Problem, state: LookUp) -> tuple[Program, LookUp]:
         if isinstance(state, Hit):
             found = self._winner(problem, state.index)
             if found is not None:
                 return found
-        return self._fallback(problem), state if isinstance(state, Pending) else Pending()
+            state = Pending()
+        return self._fallback(problem), state
 
-    def _winner(self, problem: _Problem, index: int) -> tuple[Program, LookUp] | None:
+    def _winner(self, problem: Problem, index: int) -> tuple[Program, LookUp] | None:
         """The pick's program. One that fails is evicted, and the runner-up takes its place."""
-        failed: set[int] = set()
-        order = [index, *runners_up(problem.tunables, self._record_of(problem), index)]
-        for candidate in order:
-            one = problem.tunables.tunables[candidate]
+        kernel = problem.tunables
+        for candidate in (index, *runners_up(kernel, self._record_at(problem.address), index)):
+            one = kernel.tunables[candidate]
             try:
                 program = self._launcher.program(one, problem.args, self._nested)
                 if program.failure is not None:
                     raise LaunchError(program.failure)
             except (LaunchError, Reject) as error:
-                failed.add(candidate)
-                log.error("%s: %s failed to launch: %s", problem.tunables.name, one.name, error)
+                log.failed(self.config.log, kernel.name, one.name, error)
                 self._launcher.forget(tunable=one)
                 self._demote(problem, one.id, error)
                 continue
-            if failed:
+            if candidate != index:
                 problem.cache.insert(problem.place, candidate)
             return program, Hit(candidate)
         return None
 
-    def _demote(self, problem: _Problem, candidate: str, error: Exception) -> None:
+    def _demote(self, problem: Problem, candidate: str, error: Exception) -> None:
         """Take a failed pick out of memory and store, so that it is not answered again."""
         problem.cache.evict(problem.place)
-        record = self._record_of(problem)
+        record = self._record_at(problem.address)
         changed = demoted(record, candidate, str(error), self.host.now_s()) if record else None
-        if changed is not None and not self.store.put(problem.address, changed):
-            self._unstored[problem.address] = changed
+        if changed is not None:
+            self._keep(problem.address, changed)
 
-    def _fallback(self, problem: _Problem) -> Program:
+    def _fallback(self, problem: Problem) -> Program:
         failures: dict[str, Failure] = {}
         for one in problem.tunables.tunables:
             try:
@@ -596,16 +581,10 @@ class Tuner:
         problem = self._understand(kernel, args)
         state = self._answer(problem)
         if isinstance(state, Hit):
-            one = kernel.tunables[state.index]
-            return self._launcher.record(one, problem.args, self._nested).dispatches
+            return self.record_candidate(kernel.tunables[state.index], problem.args).dispatches
         for one in kernel.tunables:
             try:
-                return self._launcher.record(one, problem.args, self._nested).dispatches
+                return self.record_candidate(one, problem.args).dispatches
             except Reject:
                 continue
         raise Reject(f"no candidate of {kernel.name} serves these inputs")
-
-
-def _scope(store: Store) -> str:
-    """Tuners whose stores are one place share their memory."""
-    return getattr(store, "scope", None) or f"{type(store).__name__}:{id(store)}"

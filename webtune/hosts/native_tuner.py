@@ -6,7 +6,8 @@ import importlib.metadata
 import os
 import platform
 import time
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from webtune.drive import complete
 from webtune.errors import UsageError
 from webtune.host import Job
 from webtune.hosts.native import adopt_device, open_device
+from webtune.sink import open_sink
 from webtune.store.base import Store
 from webtune.store.memory import MemoryStore
 from webtune.store.none import NoStore
@@ -55,6 +57,15 @@ class NativeHost:
         work.close()
         raise UsageError("a native host spawns nothing: call tune()")
 
+    async def together(
+        self, works: Sequence[Callable[[], Coroutine[Any, Any, None]]], limit: int
+    ) -> None:
+        """Run all in threads, at most `limit` at a time, and wait."""
+        with ThreadPoolExecutor(max_workers=max(1, limit)) as pool:
+            running = [pool.submit(_run, work) for work in works]
+        for one in running:
+            one.result()
+
     async def pause(self) -> None:
         """Nothing to give way to."""
 
@@ -92,6 +103,7 @@ def choose_store(store: Any, config: Config) -> Store:
 
 def open_native(device: Any = None, *, store: Any = None, **settings: Any) -> Tuner:
     """`webtune.open_tuner` where a process runs natively."""
+    sink = settings.pop("record") if callable(settings.get("record")) else None
     config = native_config(settings)
     timeout_s = config.usable_timeout_s
     if device is None:
@@ -102,7 +114,11 @@ def open_native(device: Any = None, *, store: Any = None, **settings: Any) -> Tu
         gpu = adopt_device(device, timeout_s=timeout_s)
     chosen = choose_store(store, config)
     complete(chosen.open())
-    return Tuner(gpu, chosen, NativeHost(), config)
+    return Tuner(gpu, chosen, NativeHost(), config, open_sink(sink if sink else config.record))
+
+
+def _run(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    complete(work())
 
 
 def _text(path: Path) -> str:

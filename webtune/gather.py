@@ -1,0 +1,228 @@
+"""Walk an application once without measuring, compile what it reaches together, then tune it.
+
+Every key is collected once, also one that is reached inside another key's candidate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import partial
+from types import TracebackType
+from typing import Any
+
+from webtune.core.model import LookUp, Miss
+from webtune.drive import complete
+from webtune.errors import LaunchError, Reject, UsageError, WebtuneError
+from webtune.gpu.base import Dispatch
+from webtune.launch import Recorded
+from webtune.problem import Problem
+from webtune.results import TuneReport
+from webtune.tuner import Tuner
+
+__all__ = ["Gather", "GatherState", "Gathered", "gather"]
+
+
+class GatherState(StrEnum):
+    """How a collected key settled."""
+
+    COLLECTED = "collected"
+    """It waits to be tuned."""
+    KNOWN = "known"
+    """Memory or the store had its pick already."""
+    MEASURED = "measured"
+    """It was tuned, and its pick is in memory."""
+    PERSISTED = "persisted"
+    """It was tuned, and its pick is in the store."""
+    FAILED = "failed"
+    """It could not be tuned; `error` says why."""
+
+
+@dataclass(eq=False)
+class Gathered:
+    """One key that the application reached. `nested` is true when another key's candidate
+    reached it first."""
+
+    problem: Problem
+    nested: bool = False
+    state: GatherState = GatherState.COLLECTED
+    report: TuneReport | None = None
+    error: Exception | None = None
+    compile_failures: dict[str, str] = field(default_factory=dict)
+    _recorded: list[Recorded] = field(default_factory=list, repr=False)
+    _waiting: list[Callable[[], None]] = field(default_factory=list, repr=False)
+
+    @property
+    def name(self) -> str:
+        """The set's name."""
+        return self.problem.tunables.name
+
+    @property
+    def key(self) -> str:
+        """The key as canonical JSON."""
+        return self.problem.address.key
+
+    async def settled(self) -> TuneReport:
+        """Wait until this key is decided, and how. Raises what its tune raised."""
+        if self.state is GatherState.COLLECTED:
+            import asyncio
+
+            ready = asyncio.Event()
+            self._waiting.append(ready.set)
+            await ready.wait()
+        if self.error is not None:
+            raise self.error
+        if self.report is None:
+            raise UsageError(f"{self.name} {self.key} was collected and never tuned")
+        return self.report
+
+    def _settle(self, state: GatherState) -> None:
+        self.state = state
+        for wake in self._waiting:
+            wake()
+        self._waiting.clear()
+
+
+class Gather:
+    """Collects keys while it stands as a context manager; afterwards compiles and tunes them."""
+
+    def __init__(self, tuner: Tuner, *, launch: bool = False) -> None:
+        self._tuner = tuner
+        self.launch = launch
+        self._entries: dict[tuple[str, str], Gathered] = {}
+        self._depth = 0
+
+    def __enter__(self) -> Gather:
+        self._tuner.begin_gathering(self)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._tuner.end_gathering(self)
+
+    def __iter__(self) -> Iterator[Gathered]:
+        return iter(list(self._entries.values()))
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    # -- collecting (called by the tuner) ---------------------------------------------------
+
+    def reach(self, problem: Problem) -> LookUp:
+        """The tuner was asked for this problem while gathering."""
+        tuner = self._tuner
+        state = problem.cache.queue(
+            problem.place,
+            device=id(tuner.device),
+            candidates=len(problem.tunables.tunables),
+            stored=lambda: tuner.stored_index(problem),
+        )
+        if problem.place in self._entries:
+            return state
+        entry = Gathered(problem, nested=self._depth > 0)
+        if isinstance(state, Miss):
+            self._depth += 1
+            try:
+                entry._recorded = self._record(problem)
+            finally:
+                self._depth -= 1
+        elif not tuner.is_pending(problem):
+            entry.state = GatherState.KNOWN
+            entry.report = tuner.explain(problem.tunables, *problem.args)
+        # After its inner keys, which are to be tuned first.
+        self._entries[problem.place] = entry
+        return state
+
+    def _record(self, problem: Problem) -> list[Recorded]:
+        recorded = []
+        for one in problem.tunables.tunables:
+            try:
+                recorded.append(self._tuner.record_candidate(one, problem.args))
+            except (Reject, WebtuneError):
+                continue  # the tune will say why
+        return recorded
+
+    # -- compiling --------------------------------------------------------------------------
+
+    def compile(self) -> int:
+        """Compile every candidate of every collected key, several at a time; how many. A refusal
+        is kept in the entry's `compile_failures` and met again by the tune."""
+        return complete(self.compile_async())
+
+    async def compile_async(self) -> int:
+        """The same, awaiting."""
+        work = [
+            (entry, recorded) for entry in self._entries.values() for recorded in entry._recorded
+        ]
+        device = self._tuner.device
+
+        async def one(entry: Gathered, recorded: Recorded) -> None:
+            try:
+                device.release(await device.compile(recorded.dispatches))
+            except LaunchError as error:
+                entry.compile_failures[_label(recorded.dispatches)] = str(error)
+            finally:
+                recorded.free()
+
+        limit = self._tuner.config.usable_parallelism
+        await self._tuner.host.together(
+            [partial(one, entry, recorded) for entry, recorded in work], limit
+        )
+        for entry in self._entries.values():
+            entry._recorded.clear()
+        return len(work)
+
+    # -- tuning -----------------------------------------------------------------------------
+
+    def tune(
+        self, progress: Callable[[int, int, Gathered], None] | None = None, **options: Any
+    ) -> list[Gathered]:
+        """Compile, then tune what is collected, inner keys first. `progress(done, total, entry)`
+        is called after each. A key that fails does not stop the others."""
+        return complete(self.tune_async(progress, **options))
+
+    async def tune_async(
+        self, progress: Callable[[int, int, Gathered], None] | None = None, **options: Any
+    ) -> list[Gathered]:
+        """The same, awaiting."""
+        if self._tuner.gathering is self:
+            raise UsageError("leave the gather block before tuning what it collected")
+        await self.compile_async()
+        waiting = [e for e in self._entries.values() if e.state is GatherState.COLLECTED]
+        for done, entry in enumerate(waiting, 1):
+            problem = entry.problem
+            try:
+                entry.report = await self._tuner.tune_async(
+                    problem.tunables, *problem.args, **options
+                )
+            except WebtuneError as error:
+                entry.error = error
+                entry._settle(GatherState.FAILED)
+            else:
+                kept = self._tuner.is_persisted(problem)
+                entry._settle(GatherState.PERSISTED if kept else GatherState.MEASURED)
+            if progress is not None:
+                progress(done, len(waiting), entry)
+        return list(self._entries.values())
+
+
+def _label(dispatches: Sequence[Dispatch]) -> str:
+    return dispatches[0].label if dispatches else ""
+
+
+def gather(tuner: Tuner, *, launch: bool = False) -> Gather:
+    """Collect every key that the block reaches, without measuring:
+
+        with webtune.gather(tuner) as g:
+            application()
+        g.tune()
+
+    With `launch` the kernels run too, each with the pick that is known or the first candidate
+    that serves; without it, `run` and `record` only look.
+    """
+    return Gather(tuner, launch=launch)

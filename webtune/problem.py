@@ -1,0 +1,97 @@
+"""One call, understood: which set, on which arguments, under which key, in which memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from webtune.buffers import Argument
+from webtune.core.anchor import at_level
+from webtune.core.cache import PickCache, Picks
+from webtune.core.config import Config
+from webtune.core.fingerprint import canonical
+from webtune.errors import ArgumentError
+from webtune.gpu.base import Device
+from webtune.store.base import Address, Store
+from webtune.tunable import TunableSet
+
+__all__ = ["Problem", "Problems", "environment"]
+
+_ENVIRONMENT: list[str] = []
+_PICKS: dict[str, Picks] = {}
+_MOST_FORMS = 1024
+
+
+@contextmanager
+def environment(name: str) -> Any:
+    """Use another set of picks in this process while the block runs: its own records, in the same
+    store. Tunes under way settle into the environment in which they began."""
+    if not isinstance(name, str) or not name:
+        raise ArgumentError("an environment has a name, such as environment('laptop on battery')")
+    _ENVIRONMENT.append(name)
+    try:
+        yield
+    finally:
+        _ENVIRONMENT.remove(name)
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A set, its bound arguments, its key, where its record lies and which memory knows it."""
+
+    tunables: TunableSet
+    args: tuple[Argument, ...]
+    key: Any
+    address: Address
+    cache: PickCache
+
+    @property
+    def place(self) -> tuple[str, str]:
+        """The key in memory. A pick is an index, so it is good for one fingerprint only."""
+        return (self.tunables.fingerprint, self.address.key)
+
+
+class Problems:
+    """Understands the calls of one tuner. A call of a known form costs a dictionary look-up."""
+
+    def __init__(self, device: Device, store: Store, config: Config) -> None:
+        self._device = device
+        self._config = config
+        self._hardware = device.identity.digest
+        # Tuners whose stores are one place share their memory.
+        scope = getattr(store, "scope", None) or f"{type(store).__name__}:{id(store)}"
+        self._picks = _PICKS.setdefault(scope, Picks())
+        self._forms: dict[tuple[Any, ...], tuple[Any, Address]] = {}
+
+    @property
+    def environment(self) -> str:
+        """The environment in force now."""
+        return _ENVIRONMENT[-1] if _ENVIRONMENT else self._config.environment
+
+    def address(self, name: str, key: Any) -> Address:
+        """Where the record of a set's key lies, in the environment in force now."""
+        return Address(self.environment, self._hardware, name, canonical(key))
+
+    def understand(self, kernel: TunableSet, args: Sequence[Any]) -> Problem:
+        """Bind the arguments and find the key. `ArgumentError`, `KeyUnserialisable`."""
+        given: Any = kernel
+        if not isinstance(given, TunableSet):
+            raise ArgumentError(
+                f"the first argument is a {type(given).__name__}; pass a Kernel or TunableSet"
+            )
+        bound = kernel.bind(args, self._device)
+        form = (kernel, self.environment, *[arg.form for arg in bound])
+        known = self._forms.get(form)
+        if known is None:
+            with at_level(self._config.anchor_level):
+                key = kernel.key_of(bound)
+            known = key, self.address(kernel.name, key)
+            # A key= function may look at more than the forms of the arguments.
+            if not kernel.has_key_function:
+                if len(self._forms) >= _MOST_FORMS:
+                    self._forms.clear()
+                self._forms[form] = known
+        cache = self._picks.of(kernel.name, self._hardware, self.environment)
+        return Problem(kernel, bound, *known, cache)
