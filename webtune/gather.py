@@ -12,7 +12,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any
 
-from webtune.core.model import LookUp, Miss
+from webtune.core.model import Compiled, LookUp, Miss
 from webtune.drive import complete
 from webtune.errors import LaunchError, Reject, UsageError, WebtuneError
 from webtune.gpu.base import Dispatch
@@ -136,7 +136,7 @@ class Gather:
             entry.report = tuner.explain(problem.tunables, *problem.args)
         # After its inner keys, which are to be tuned first.
         self._entries[problem.place] = entry
-        return state
+        return Compiled() if isinstance(state, Miss) else state
 
     def _record(self, problem: Problem) -> list[Recorded]:
         recorded = []

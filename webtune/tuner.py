@@ -172,9 +172,7 @@ class Tuner:
 
     def record(self, compute_pass: Any, kernel: TunableSet, *args: Any) -> LookUp:
         """The same, into your own compute pass instead of a submit of its own."""
-        return self._perform(
-            kernel, args, lambda program: self.device.encode(compute_pass, program)
-        )
+        return self._perform(kernel, args, partial(self.device.encode, compute_pass))
 
     def _perform(
         self, kernel: TunableSet, args: Sequence[Any], launch: Callable[[Program], None]

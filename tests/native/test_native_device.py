@@ -387,7 +387,7 @@ def swiftshader() -> Path:
         found = shutil.which(name)
         if found:
             folders.append(Path(found).resolve().parent)
-    if configured := os.environ.get("WEBTUNE_CHROMIUM"):
+    if configured := os.environ.get("WEBTUNE_TEST_CHROMIUM"):
         folders.insert(0, Path(configured).resolve().parent)
     folders += sorted(Path.home().glob(".cache/ms-playwright/chromium*/chrome-linux*"))
     for folder in folders:

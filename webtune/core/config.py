@@ -17,7 +17,7 @@ from webtune.errors import ConfigError
 __all__ = ["Config", "Knob", "knobs", "resolve"]
 
 PREFIX = "WEBTUNE_"
-RESERVED_PREFIXES = ("WEBTUNE_TEST_", "WEBTUNE_BUILD_", "WEBTUNE_CHROMIUM")
+RESERVED_PREFIXES = ("WEBTUNE_TEST_", "WEBTUNE_BUILD_")
 """Variables that tests and the build read; they are no knobs and are passed over here."""
 
 TRUE = frozenset({"1", "true", "yes", "on"})

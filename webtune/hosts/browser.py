@@ -11,7 +11,7 @@ import logging
 import platform
 import re
 import time
-from collections.abc import Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any
 
 from webtune.core.config import Config, resolve
@@ -81,6 +81,21 @@ class BrowserHost:
         self._running.discard(task)
         if not task.cancelled() and task.exception() is not None:
             log.error("background work failed", exc_info=task.exception())
+
+    async def together(
+        self, works: Sequence[Callable[[], Coroutine[Any, Any, None]]], limit: int
+    ) -> None:
+        """Run all as tasks, at most `limit` at a time, and wait."""
+        waiting = iter(works)
+
+        async def turn() -> None:
+            for work in waiting:
+                await work()
+
+        turns = [turn() for _ in range(max(1, min(limit, len(works))))]
+        for ended in await asyncio.gather(*turns, return_exceptions=True):
+            if isinstance(ended, BaseException):
+                raise ended
 
     async def pause(self) -> None:
         """Give the page a turn: input, timers, and an animation frame when one is due."""
