@@ -24,9 +24,9 @@ def material(function: Callable[..., Any] | None) -> str:
     inner = inspect.unwrap(function)
     code = getattr(inner, "__code__", None)
     if code is None:  # a class instance or a builtin
-        call = getattr(type(inner), "__call__", None)  # noqa: B004
+        called = getattr(getattr(type(inner), "__call__", None), "__code__", None)  # noqa: B004
         kind = f"{type(inner).__module__}.{type(inner).__qualname__}"
-        return kind + (_code_text(call.__code__) if hasattr(call, "__code__") else repr(inner))
+        return kind + (_code_text(called) if called is not None else repr(inner))
     parts = [_code_text(code)]
     closure = inspect.getclosurevars(inner) if inspect.isfunction(inner) else None
     if closure is not None:
