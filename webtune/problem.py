@@ -5,19 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from webtune.buffers import Argument
 from webtune.core.anchor import at_level
 from webtune.core.cache import PickCache, Picks
 from webtune.core.config import Config
 from webtune.core.fingerprint import canonical
+from webtune.core.model import LookUp
 from webtune.errors import ArgumentError
 from webtune.gpu.base import Device
 from webtune.store.base import Address, Store
 from webtune.tunable import TunableSet
 
-__all__ = ["Problem", "Problems", "environment"]
+__all__ = ["Gathering", "Problem", "Problems", "environment"]
 
 _ENVIRONMENT: list[str] = []
 _PICKS: dict[str, Picks] = {}
@@ -51,6 +52,19 @@ class Problem:
     def place(self) -> tuple[str, str]:
         """The key in memory. A pick is an index, so it is good for one fingerprint only."""
         return (self.tunables.fingerprint, self.address.key)
+
+
+class Gathering(Protocol):
+    """What collects problems instead of having them tuned."""
+
+    @property
+    def launch(self) -> bool:
+        """Whether kernels run too."""
+        ...
+
+    def reach(self, problem: Problem) -> LookUp:
+        """The application asked for this problem."""
+        ...
 
 
 class Problems:

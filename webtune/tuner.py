@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from webtune import log, transfer
 from webtune.buffers import Argument, Buffer
@@ -45,16 +45,13 @@ from webtune.errors import (
 from webtune.gpu.base import Device, Dispatch, Program
 from webtune.host import Host, Job
 from webtune.launch import Launcher, Recorded
-from webtune.problem import Problem, Problems
+from webtune.problem import Gathering, Problem, Problems
 from webtune.results import CandidateReport, TuneReport, report_from_record
 from webtune.roofline import measure_peaks, remembered_peaks
 from webtune.session import Session, Settled
 from webtune.sink import Sink, decision
 from webtune.store.base import Address, Store
 from webtune.tunable import Tunable, TunableSet
-
-if TYPE_CHECKING:
-    from webtune.gather import Gather
 
 __all__ = ["Tuner"]
 
@@ -84,7 +81,7 @@ class Tuner:
         self.store = store
         self.host = host
         self.config = config
-        self.gathering: Gather | None = None
+        self.gathering: Gathering | None = None
         self._sink = sink
         self._launcher = Launcher(device)
         self._problems = Problems(device, store, config)
@@ -294,14 +291,14 @@ class Tuner:
 
     # -- gathering (for `webtune.gather`) -----------------------------------------------------
 
-    def begin_gathering(self, gather: Gather) -> None:
+    def begin_gathering(self, gather: Gathering) -> None:
         """Collect instead of tuning from now on. `UsageError` inside another gather block."""
         self._ensure_open()
         if self.gathering is not None:
             raise UsageError("this tuner is gathering already; leave that block first")
         self.gathering = gather
 
-    def end_gathering(self, gather: Gather) -> None:
+    def end_gathering(self, gather: Gathering) -> None:
         """Tune again from now on."""
         if self.gathering is gather:
             self.gathering = None
