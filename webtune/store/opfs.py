@@ -280,7 +280,7 @@ class OpfsStore:
 
     async def _exchange(self) -> None:
         """Read, merge and write the document while no other tab can."""
-        lock = await self._locked()
+        lock = await self._locked(self._file)
         if lock is None:
             return
         try:
@@ -302,8 +302,8 @@ class OpfsStore:
         finally:
             self._files.release(lock)
 
-    async def _locked(self) -> int | None:
-        answer = str(await self._files.acquire(f"webtune:{self._file}", self._timeout_ms))
+    async def _locked(self, file: str) -> int | None:
+        answer = str(await self._files.acquire(f"webtune:{file}", self._timeout_ms))
         if answer.startswith("ok:"):
             return int(answer[3:])
         self._give_up(answer.partition(":")[2])
@@ -390,7 +390,7 @@ class OpfsStore:
         try:
             await asyncio.sleep(_JOURNAL_DELAY_S)
             while self._ended or self._abandoned or not all(self._started.values()):
-                lock = await self._locked()
+                lock = await self._locked(self._journal)
                 if lock is None:
                     return
                 try:
