@@ -5,13 +5,14 @@ Everything that can be known to be wrong before a device is asked is told here.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from webtune.buffers import Argument, Buffer, HostArray, as_host_array
 from webtune.errors import ArgumentError, KernelError, Reject
 from webtune.gpu.base import Binding, Dispatch
-from webtune.wgsl import BindingDecl, Interface, interface
+from webtune.wgsl import BindingDecl, Interface, interface, workgroup_size
 
 __all__ = ["Recorder", "check_argument"]
 
@@ -85,11 +86,14 @@ class Recorder:
                 f"{self.label}: the shader has no compute entry point {entry!r}; "
                 f"it has {', '.join(declared.entries)}"
             )
+        given = constants or {}
+        settled = _constants(self.label, declared, given)
+        _check_size(workgroup_size(source, entry, given), self.limits)
         self._dispatches.append(
             Dispatch(
                 source=source,
                 entry=entry,
-                constants=_constants(self.label, declared, constants or {}),
+                constants=settled,
                 bindings=self._bind(declared, args),
                 workgroups=_workgroups(self.label, workgroups, self.limits),
                 label=self.label,
@@ -197,6 +201,28 @@ def _constants(
             )
         out.append((known[name].key, value))
     return tuple(out)
+
+
+def _check_size(size: tuple[int, ...] | None, limits: Mapping[str, int]) -> None:
+    # wgpu-native does not hold sizes made of override constants to the limits.
+    if size is None:
+        return
+    text = "×".join(map(str, size))
+    if min(size) < 1:
+        raise KernelError(f"the workgroup size came out as {text}; every side must be at least 1")
+    for axis, side in zip("XYZ", size, strict=False):
+        most = limits.get(f"maxComputeWorkgroupSize{axis}", side)
+        if side > most:
+            raise Reject(
+                f"a workgroup of {text} exceeds the device's maxComputeWorkgroupSize{axis} of "
+                f"{most}"
+            )
+    most = limits.get("maxComputeInvocationsPerWorkgroup", math.prod(size))
+    if math.prod(size) > most:
+        raise Reject(
+            f"a workgroup of {text} = {math.prod(size)} invocations exceeds the device's "
+            f"maxComputeInvocationsPerWorkgroup of {most}"
+        )
 
 
 def _workgroups(

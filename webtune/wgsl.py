@@ -7,10 +7,11 @@ before a device is asked. What it cannot read it leaves to the device.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
-__all__ = ["BindingDecl", "Interface", "Override", "interface"]
+__all__ = ["BindingDecl", "Interface", "Override", "interface", "workgroup_size"]
 
 _BLOCK = re.compile(r"/\*(?:[^*/]|\*(?!/)|/(?!\*))*\*/")
 _LINE = re.compile(r"//[^\n]*")
@@ -23,6 +24,9 @@ _OVERRIDE = re.compile(
 _ATTRIBUTE = re.compile(r"@(\w+)\s*(?:\(\s*([^)]*?)\s*,?\s*\))?")
 _ENABLE = re.compile(r"\benable\s+([\w\s,]+);")
 _ENTRY = re.compile(r"((?:@\w+\s*(?:\([^)]*\))?\s*)+)fn\s+(\w+)")
+_SIZE = re.compile(r"@workgroup_size\s*\(((?:[^()]|\([^()]*\))*)\)")
+_CONST = re.compile(r"\b(?:const|override)\s+(\w+)\s*(?::\s*\w+)?\s*=\s*([^;]+);")
+_TERM = re.compile(r"[A-Za-z_]\w*|\d+[ui]?|[-+*/%()]|\S")
 _STRUCT = re.compile(r"\bstruct\s+(\w+)\s*\{([^}]*)\}")
 _ALIAS = re.compile(r"\balias\s+(\w+)\s*=\s*([^;]+?)\s*;")
 _FEATURES = {"f16": "shader-f16", "subgroups": "subgroups"}
@@ -112,6 +116,45 @@ def interface(source: str) -> Interface:
         frozenset(_FEATURES[word] for word in words if word in _FEATURES),
         entries,
     )
+
+
+def workgroup_size(
+    source: str, entry: str, constants: Mapping[str, float | int | bool]
+) -> tuple[int, ...] | None:
+    """The entry point's workgroup size under these override constants; None where an expression
+    is more than whole-number arithmetic."""
+    text = _strip(source)
+    place = re.search(rf"\bfn\s+{re.escape(entry)}\b", text)
+    sizes = _SIZE.findall(text, 0, place.start()) if place else []
+    if not sizes:
+        return None
+    known = {**dict(_CONST.findall(text)), **{name: str(v) for name, v in constants.items()}}
+    values = [_whole(part, known) for part in _members(sizes[-1])]
+    return None if None in values else tuple(value for value in values if value is not None)
+
+
+def _whole(expression: str, known: Mapping[str, str], depth: int = 0) -> int | None:
+    words = _TERM.findall(expression)
+    parts: list[str] = []
+    for word in words:
+        if word in "+-*%()":
+            parts.append(word)
+        elif word == "/":
+            parts.append("//")
+        elif word.rstrip("ui").isdigit():
+            parts.append(word.rstrip("ui"))
+        elif word in known and depth < 8:
+            value = _whole(known[word], known, depth + 1)
+            if value is None:
+                return None
+            parts.append(f"({value})")
+        elif word not in ("u32", "i32"):
+            return None
+    try:
+        value = eval(" ".join(parts), {"__builtins__": {}}, {})  # numbers and operators only
+    except (SyntaxError, ArithmeticError, TypeError):
+        return None
+    return value if isinstance(value, int) else None
 
 
 def _strip(source: str) -> str:

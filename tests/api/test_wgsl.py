@@ -2,7 +2,7 @@
 
 import pytest
 
-from webtune.wgsl import interface
+from webtune.wgsl import interface, workgroup_size
 
 MODULE = """
 enable f16, subgroups;
@@ -68,3 +68,25 @@ def test_least_sizes_follow_the_layout_rules(type_, least):
 def test_a_struct_is_measured_member_by_member():
     dims = interface(MODULE).bindings[2]
     assert dims.least_bytes == 32  # 8 for m and n, k at 16..28, last at 28..30, rounded to 16
+
+
+@pytest.mark.parametrize(
+    ("size", "constants", "answer"),
+    [
+        ("64", {}, (64,)),
+        ("WG, 2u", {"WG": 32}, (32, 2)),
+        ("WG / 2, ROWS * (2 + 1)", {"WG": 32}, (16, 12)),
+        ("TWICE", {"WG": 8}, (16,)),
+        ("WG", {}, None),
+        ("max(WG, 4)", {"WG": 8}, None),
+        ("WG / ZERO", {"WG": 8}, None),
+    ],
+)
+def test_workgroup_sizes_are_worked_out_where_they_are_plain_arithmetic(size, constants, answer):
+    source = f"""
+    const ROWS = 4u; const ZERO = 0; override WG: u32; override TWICE: u32 = WG * 2u;
+    @compute @workgroup_size(1) fn other() {{}}
+    @compute @workgroup_size({size}) fn main() {{}}
+    """
+    assert workgroup_size(source, "main", constants) == answer
+    assert workgroup_size(source, "other", constants) == (1,)

@@ -1,0 +1,237 @@
+"""Bad input on a real device: a clear error at the call that made it, and nothing is lost."""
+
+import numpy as np
+import pytest
+
+import webtune as wt
+
+COPY = """
+override WG: u32;
+@group(0) @binding(0) var<storage, read> x: array<f32>;
+@group(0) @binding(1) var<storage, read_write> y: array<f32>;
+@compute @workgroup_size(WG) fn main(@builtin(global_invocation_id) id: vec3<u32>) {
+  if (id.x < arrayLength(&x)) { y[id.x] = x[id.x]; }
+}
+"""
+
+
+def copy_kernel(**changes):
+    given = {
+        "source": COPY,
+        "params": wt.grid(WG=[32, 64]),
+        "workgroups": lambda p, x, y: wt.ceil_div(x.size, p.WG),
+    }
+    return wt.Kernel("copy", **{**given, **changes})
+
+
+@pytest.fixture(scope="module")
+def tuner():
+    with wt.open_tuner(store="memory") as opened:
+        yield opened
+
+
+@pytest.fixture
+def args(tuner):
+    return tuner.upload(np.arange(1000, dtype=np.float32)), tuner.empty(1000)
+
+
+def works(tuner):
+    """Nothing was lost: an ordinary call still runs."""
+    x, y = tuner.upload(np.arange(10, dtype=np.float32)), tuner.empty(10)
+    tuner.run(copy_kernel(), x, y)
+    np.testing.assert_array_equal(tuner.download(y), np.arange(10))
+
+
+@pytest.mark.parametrize("count", [0, -3, 2.5, 2.0, "4", None, [1, 2, 3, 4], [], True])
+def test_workgroups_that_are_no_count_are_told_for_every_candidate(tuner, args, count):
+    with pytest.raises(wt.NoValidKernel, match="workgroups") as caught:
+        tuner.run(copy_kernel(workgroups=lambda p, x, y: count), *args)
+    assert len(caught.value.failures) == 2
+    works(tuner)
+
+
+def test_workgroups_past_the_limit_say_the_limit(tuner, args):
+    with pytest.raises(wt.NoValidKernel, match="maxComputeWorkgroupsPerDimension of 65535"):
+        tuner.run(copy_kernel(workgroups=lambda p, x, y: 65536), *args)
+
+
+def test_one_candidate_past_the_limit_leaves_the_others(tuner, args):
+    kernel = copy_kernel(workgroups=lambda p, x, y: 70000 if p.WG == 32 else 16)
+    report = tuner.tune(kernel, *args)
+    assert [r.status for r in report.results] == ["rejected", "winner"]
+    assert "70000" in report.results[0].reason
+
+
+def test_a_launch_function_that_raises_is_the_candidates_reason(tuner, args):
+    with pytest.raises(wt.NoValidKernel, match=r"AttributeError: no parameter 'WGS'"):
+        tuner.run(copy_kernel(workgroups=lambda p, x, y: p.WGS), *args)
+
+
+@pytest.mark.parametrize(
+    ("bad", "says"),
+    [
+        (3.5, "is a float"),
+        ("text", "is a str"),
+        (None, "is a NoneType"),
+        (np.zeros(1000, np.int32), "holds i32"),
+        (np.zeros(1000, np.float64), "holds f64"),
+        (np.zeros(0, np.float32), "has 0 bytes"),
+        (np.zeros(3, np.complex64), "no WGSL type"),
+        (np.zeros(3, ">f4"), "big-endian"),
+    ],
+)
+def test_an_argument_of_the_wrong_kind_or_dtype_is_told_at_the_call(tuner, args, bad, says):
+    with pytest.raises(wt.ArgumentError, match=says):
+        tuner.run(copy_kernel(), bad, args[1])
+    works(tuner)
+
+
+def test_a_host_array_where_the_kernel_writes_is_told(tuner, args):
+    with pytest.raises(wt.ArgumentError, match=r"tuner\.upload"):
+        tuner.run(copy_kernel(), args[0], np.zeros(1000, np.float32))
+
+
+def test_the_wrong_count_of_arguments_names_them(tuner, args):
+    with pytest.raises(wt.ArgumentError, match=r"takes 2 arguments \(x, y\), 1 given"):
+        tuner.run(copy_kernel(), args[0])
+
+
+def test_a_buffer_too_small_for_its_binding_is_told(tuner, args):
+    source = COPY.replace(
+        "var<storage, read> x: array<f32>", "var<uniform> x: array<vec4<f32>, 64>"
+    )
+    source = source.replace("arrayLength(&x)", "64u").replace("x[id.x];", "x[id.x].x;")
+    kernel = copy_kernel(source=source, workgroups=lambda p, x, y: 1)
+    with pytest.raises(wt.ArgumentError, match="needs at least 1024"):
+        tuner.run(kernel, np.zeros(4, np.float32), args[1])
+
+
+def test_a_buffer_of_another_device_or_destroyed_is_told(tuner, args):
+    with wt.open_tuner(store="memory") as other:
+        foreign = other.empty(1000)
+        with pytest.raises(wt.ArgumentError, match="another device"):
+            tuner.run(copy_kernel(), args[0], foreign)
+        with pytest.raises(wt.ArgumentError, match="another device"):
+            tuner.download(foreign)
+    gone = tuner.empty(1000)
+    gone.destroy()
+    with pytest.raises(wt.ArgumentError, match="destroyed"):
+        tuner.run(copy_kernel(), args[0], gone)
+    works(tuner)
+
+
+def test_wgsl_that_does_not_compile_is_a_reason_with_the_line_and_the_others_go_on(tuner, args):
+    def source(p):
+        return COPY if p.GOOD else COPY.replace("= x[id.x]", "= nonsense[id.x]")
+
+    kernel = copy_kernel(source=source, params=wt.grid(WG=[32], GOOD=[True, False]))
+    report = tuner.tune(kernel, *args)
+    assert [r.status for r in report.results] == ["winner", "launch"]
+    assert "nonsense" in report.results[1].reason
+    assert "6" in report.results[1].reason  # the line in the shader
+    assert "nonsense" in str(report)
+
+
+def test_a_workgroup_past_the_limit_is_that_candidates_reason(tuner, args):
+    limit = tuner.device.limits["maxComputeInvocationsPerWorkgroup"]
+    kernel = copy_kernel(params=wt.grid(WG=[64, 4 * limit]))
+    report = tuner.tune(kernel, *args)
+    assert [r.status for r in report.results] == ["winner", "rejected"]
+    assert f"of {limit}" in report.results[1].reason
+
+
+def test_every_candidate_failing_gives_the_table_of_reasons(tuner, args):
+    kernel = copy_kernel(source=COPY.replace("y[id.x] =", "y[id.x] +* ="))
+    with pytest.raises(wt.NoValidKernel) as caught:
+        tuner.run(kernel, *args)
+    assert set(caught.value.failures) == {"WG=32", "WG=64"}
+    assert all(f.kind is wt.FailureKind.LAUNCH for f in caught.value.failures.values())
+    assert "every candidate failed" in str(caught.value)
+    works(tuner)
+
+
+def test_a_feature_that_the_device_lacks_rejects_its_candidates(tuner, args):
+    kernel = copy_kernel(requires=lambda p: ["no-such-feature"] if p.WG == 32 else [])
+    report = tuner.tune(kernel, *args)
+    assert [r.status for r in report.results] == ["rejected", "winner"]
+    assert "no-such-feature" in report.results[0].reason
+
+
+@pytest.mark.parametrize("bad", [object(), {1, 2}, b"bytes", float("nan")])
+def test_a_key_that_cannot_be_serialised_is_told_at_the_call(tuner, args, bad):
+    with pytest.raises(wt.KeyUnserialisable):
+        tuner.run(copy_kernel(key=lambda x, y: bad), *args)
+    works(tuner)
+
+
+def test_a_destroyed_device_is_lost_at_once_and_stays_lost():
+    import wgpu
+
+    device = wgpu.gpu.request_adapter_sync().request_device_sync()
+    with wt.open_tuner(device=device, store="memory") as tuner:
+        x, y = tuner.upload(np.ones(10, np.float32)), tuner.empty(10)
+        tuner.run(copy_kernel(), x, y)
+        device.destroy()
+        for _ in range(2):
+            with pytest.raises(wt.DeviceLost):
+                tuner.run(copy_kernel(), x, y)
+        with pytest.raises(wt.DeviceLost):
+            tuner.tune(copy_kernel(key=lambda x, y: "another"), x, y)
+        with pytest.raises(wt.DeviceLost):
+            tuner.download(y)
+
+
+def test_a_closed_tuner_says_so(args):
+    tuner = wt.open_tuner(store="memory")
+    x = tuner.empty(4)
+    tuner.close()
+    tuner.close()
+    with pytest.raises(wt.TunerClosed, match="open another"):
+        tuner.run(copy_kernel(), x, x)
+
+
+def test_a_read_only_cache_folder_is_one_warning_and_memory(tmp_path):
+    blocked = tmp_path / "file"
+    blocked.write_text("not a folder")
+    with pytest.warns(wt.StoreWarning) as caught:  # noqa: PT031, SIM117
+        with wt.open_tuner(store=blocked / "cache") as tuner:
+            x, y = tuner.upload(np.ones(100, np.float32)), tuner.empty(100)
+            tuner.run(copy_kernel(), x, y)
+            assert tuner.tune(copy_kernel(), x, y).source == "memory"
+            tuner.run(copy_kernel(key=lambda x, y: "other"), x, y)
+    assert len(caught) == 1
+
+
+def test_unknown_settings_stores_and_adapters_are_told():
+    with pytest.raises(wt.ConfigError, match="did you mean 'strategy'"):
+        wt.open_tuner(strategie="fixed")
+    with pytest.raises(wt.UsageError, match="store="):
+        wt.open_tuner(store=7)
+    with pytest.raises(wt.HostUnavailable, match="there are"):
+        wt.open_tuner(adapter="no such adapter")
+    with pytest.raises(wt.HostUnavailable, match="no device"):
+        wt.open_tuner(device=object())
+
+
+def test_an_unknown_strategy_names_the_known_ones(tuner, args):
+    with pytest.raises(wt.UsageError, match="adaptive"):
+        tuner.tune(copy_kernel(key=lambda x, y: "strategy"), *args, strategy="best")
+    works(tuner)
+
+
+def test_something_that_is_no_kernel_is_told(tuner, args):
+    with pytest.raises(wt.ArgumentError, match="pass a Kernel or TunableSet"):
+        tuner.run("copy", *args)
+
+
+@pytest.mark.parametrize("shape", [0, (3, 0), -1])
+def test_an_empty_buffer_is_refused(tuner, shape):
+    with pytest.raises(wt.ArgumentError, match="positive"):
+        tuner.empty(shape)
+
+
+def test_uploading_nothing_or_no_data_is_refused(tuner):
+    with pytest.raises(wt.ArgumentError, match="empty"):
+        tuner.upload(np.zeros(0, np.float32))
+    with pytest.raises(wt.ArgumentError, match="buffer protocol"):
+        tuner.upload([1, 2, 3])
