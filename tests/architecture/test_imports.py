@@ -29,7 +29,8 @@ their host-free parts; `edge` is what talks to a real device or a real store."""
 
 EDGE = re.compile(r"(gpu|store)\._?(native|browser|dawn|sqlite|opfs|folder|processes)")
 TOP = {
-    "", "__main__", "cli", "commands", "kernels", "progress", "replay", "testing", "testing_browser",
+    "", "__main__", "cli", "commands", "kernels", "progress", "replay", "testing",
+    "testing_browser",
 }  # fmt: skip
 PURE = ("core", "strategies")
 FORBIDDEN_IN_PURE = {
