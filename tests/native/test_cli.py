@@ -196,6 +196,18 @@ def test_doctor_says_what_to_do_without_an_adapter(webtune: Run) -> None:
     assert "→ install the driver" in done.stdout
 
 
+def test_doctor_tells_a_setting_that_does_not_exist(webtune: Run) -> None:
+    done = webtune("doctor", WEBTUNE_STRATEGI="fixed")
+    assert done.returncode == 1
+    assert re.search(r"✗ settings +.*'strategi'; did you mean 'strategy'", done.stdout)
+
+
+def test_doctor_tells_which_package_is_missing(webtune: Run) -> None:
+    done = webtune("doctor", WEBTUNE_WGPU="no_such_package")
+    assert done.returncode == 1
+    assert "no_such_package is not installed" in done.stdout
+
+
 def test_adapters_lists_the_one_that_tunes_first(webtune: Run) -> None:
     listed = document(webtune("adapters", "--json"))
     used = document(webtune(*SMALL, "--json"))["device"]["facts"]

@@ -14,11 +14,12 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from importlib import metadata
+from importlib.util import find_spec
 from typing import Any
 
 import webtune as wt
 from webtune.drive import complete
-from webtune.errors import StoreWarning, WebtuneError
+from webtune.errors import StoreWarning, UsageError, WebtuneError
 from webtune.report import Table, duration
 
 __all__ = ["Finding", "adapters", "doctor"]
@@ -95,6 +96,10 @@ def _findings(adapter: str | None) -> Iterator[Finding]:
         warnings.simplefilter("always", StoreWarning)
         try:
             tuner = wt.open_tuner(**({"adapter": adapter} if adapter else {}))
+        except UsageError as error:
+            advice = "settings lie in the environment, webtune.toml and pyproject.toml"
+            yield Finding("settings", str(error), advice, broken=True)
+            return
         except (WebtuneError, OSError) as error:
             yield Finding("adapter", str(error), _adapter_advice(), broken=True)
             return
@@ -123,6 +128,8 @@ def _packages() -> Iterator[Finding]:
 
 
 def _adapter_advice() -> str:
+    if not (find_spec("wgpu") or find_spec("wgpudawn")):
+        return "pip install 'webtune[native]'"
     return (
         "install the driver of the GPU; without a GPU a software driver computes too "
         "(Debian and Ubuntu: apt-get install mesa-vulkan-drivers); `webtune adapters` lists all"
