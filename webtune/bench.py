@@ -263,7 +263,6 @@ class Bench:
             elif self._wall and _repeatable(entry):
                 entry.repeat = self._goal.louder_repeat(span)
             return last
-        entry.cost_ns = self._cost_ns(span)
         if span.elapsed_ns < self._goal.floor_ns and _repeatable(entry):
             raised = self._goal.next_repeat(span)
             # Too few quanta: its digits are the clock's, not the candidate's.
@@ -374,9 +373,9 @@ class Bench:
             if fault is None and not first:
                 enough = span.elapsed_ns >= self._goal.floor_ns
                 if enough or repeat <= span.repeat:
-                    entry.cost_ns = self._cost_ns(span)
                     if _repeatable(entry):
                         entry.repeat = self._goal.settled_repeat(span)
+                    entry.cost_ns = span.wall_ns * entry.repeat // span.repeat
                     if warm and tally.samples_left:
                         self._sample(tally, span)
                     return
@@ -408,10 +407,6 @@ class Bench:
         duration_ns = max(1, round(span.elapsed_ns / span.repeat))
         tally.durations_ns.append(duration_ns)
         self._tell("sampled", tally.entry, duration_ns)
-
-    def _cost_ns(self, span: Span) -> int:
-        times = 3 if self._wall else 1  # N and then 2N executions
-        return times * span.elapsed_ns + _LAUNCH_OVERHEAD_NS
 
     def _count(self, tally: _Tally) -> None:
         tally.launches += 1

@@ -53,42 +53,46 @@ class Goal:
     precise_ns: int
     floor_ns: int
     aim_ns: int
-    limit_ns: int
+    submit_ns: int
     quantum_ns: int
 
     @classmethod
     def of(cls, clock: Clock, settings: BenchSettings) -> Goal:
         """The goal on one clock. Twice the least number of quanta is aimed at: at the least one,
         a gap of 5 % is a single quantum, and medians of two candidates tie."""
-        # A wall clock launches twice the repetitions in one submit.
-        limit_ns = settings.max_submit_ns // (2 if clock.kind == "wall" else 1)
-        precise_ns = min(settings.min_quanta * clock.quantum_ns, limit_ns // 2)
-        floor_ns = min(max(precise_ns, settings.min_span_ns), limit_ns // 2)
+        # A span by the wall is a launch of N and one of 2N executions.
+        longest_ns = settings.max_submit_ns // (3 if clock.kind == "wall" else 1)
+        precise_ns = min(settings.min_quanta * clock.quantum_ns, longest_ns // 2)
+        floor_ns = min(max(precise_ns, settings.min_span_ns), longest_ns // 2)
         aim_ns = max(_QUANTA_MARGIN * precise_ns, _SPAN_MARGIN * settings.min_span_ns)
-        return cls(precise_ns, floor_ns, min(round(aim_ns), limit_ns), limit_ns, clock.quantum_ns)
+        return cls(
+            precise_ns,
+            floor_ns,
+            min(round(aim_ns), longest_ns),
+            settings.max_submit_ns,
+            clock.quantum_ns,
+        )
+
+    def safe_repeat(self, span: Span) -> int:
+        """The most repetitions whose launch stays within its limit. Wall time bounds the true
+        time from above, so a clock that lies cannot stretch a launch."""
+        return max(1, self.submit_ns * span.repeat // max(span.wall_ns, 1))
 
     def next_repeat(self, span: Span) -> int:
-        """The repetitions to try after `span`, which may be nonsense.
-
-        Wall time bounds the true time from above, so a clock that lies cannot make a submit
-        exceed the limit. A span below the clock's resolution grows toward a probe of 20 ms.
-        """
-        safe = max(1, self.limit_ns * span.repeat // max(span.wall_ns, 1))
+        """The repetitions to try after `span`, which may be nonsense. A span below the clock's
+        resolution grows toward a probe of 20 ms."""
         if span.elapsed_ns >= 2 * self.quantum_ns:
             wanted = math.ceil(self.aim_ns * span.repeat / span.elapsed_ns)
         else:
             at_most_ns = (max(span.elapsed_ns, 0) + self.quantum_ns) / span.repeat
-            probe_ns = min(max(_PROBE_NS, self.aim_ns), self.limit_ns)
-            wanted = math.ceil(probe_ns / at_most_ns)
-        return max(1, min(wanted, safe, _STEEPEST * span.repeat))
+            wanted = math.ceil(max(_PROBE_NS, self.aim_ns) / at_most_ns)
+        return max(1, min(wanted, self.safe_repeat(span), _STEEPEST * span.repeat))
 
     def louder_repeat(self, span: Span) -> int:
         """The repetitions after a difference of wall times that noise has swallowed."""
-        safe = self.limit_ns * span.repeat // max(span.wall_ns, 1)
-        return max(span.repeat, min(4 * span.repeat, safe))
+        return max(span.repeat, min(4 * span.repeat, self.safe_repeat(span)))
 
     def settled_repeat(self, span: Span) -> int:
         """The repetitions of the samples to come, out of a span that may be believed."""
         wanted = math.ceil(self.aim_ns * span.repeat / span.elapsed_ns)
-        most = max(1, self.limit_ns * span.repeat // span.elapsed_ns)
-        return max(1, min(wanted, most))
+        return max(1, min(wanted, self.safe_repeat(span)))

@@ -124,6 +124,21 @@ def test_no_submit_exceeds_its_limit(duration_ns: int, quantum_ns: int) -> None:
     assert max(shot.repeat for shot in device.shots) * duration_ns <= 250_000_000
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_noise_of_the_wall_cannot_stretch_a_launch(seed: int) -> None:
+    clock = ScriptedClock(kind="wall", claimed_quantum_ns=2_000_000, jitter_ns=60_000_000)
+    device = ScriptedDevice({"k0": 30_000}, clock=clock, seed=seed)
+    ask(bench_of(device), (0, 1, 9))
+    assert max(shot.repeat for shot in device.shots) * 3 * 30_000 <= 250_000_000
+
+
+def test_a_clock_set_back_during_calibration_cannot_stretch_a_submit() -> None:
+    back = ScriptedClock(jumps=((1_060_000_000, -58_000_000),))
+    device = ScriptedDevice({"k0": 59_000_000}, clock=back)
+    ask(bench_of(device), (0, 1, 3))
+    assert max(shot.repeat for shot in device.shots) * 59_000_000 <= 250_000_000
+
+
 def test_a_clock_that_reads_zero_cannot_stretch_a_submit() -> None:
     device = ScriptedDevice({"k0": 50_000_000}, clock=ScriptedClock(zero_every=1))
     (reading,) = ask(bench_of(device), (0, 1, 1))
