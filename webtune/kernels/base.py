@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from webtune.check import AllClose
 from webtune.core.work import Work
 from webtune.errors import ArgumentError
 from webtune.space import ceil_div
@@ -72,6 +73,12 @@ class Bundled:
         except KeyError:
             known = ", ".join(self.sizes)
             raise ArgumentError(f"{self.name} has no size {name!r}; it has {known}") from None
+
+    def check(self, size: Size) -> AllClose:
+        """A check of answers on this kernel's own arguments of that size; needs numpy."""
+        return AllClose(
+            lambda *arrays: self.expected(size, *arrays), rtol=self.rtol, atol=self.atol
+        )
 
     @property
     def output_place(self) -> int:

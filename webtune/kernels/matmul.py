@@ -159,7 +159,6 @@ BUNDLED = Bundled(
         "small": (64, 64, 64),
         "odd": (33, 65, 17),
         "odd-quads": (37, 52, 44),
-        "odd-row": (1, 7, 5),
         "odd-one": (1, 1, 1),
     },
     arguments=_arguments,
