@@ -221,7 +221,8 @@ class Bench:
             doubtful = [turn for turn in doubtful if not self._accept(turn, last=left == 0)]
 
     async def _shoot(self, turns: Sequence[_Turn]) -> bool:
-        """Launch the turns and note their spans; False when they ended otherwise."""
+        """Launch the turns of candidates that have not failed, and note their spans; False when
+        they ended otherwise."""
         turns = [turn for turn in turns if turn.tally.live]
         try:
             spans = await self._device.time([self._shot(turn.tally.entry) for turn in turns])
@@ -266,7 +267,7 @@ class Bench:
         if span.elapsed_ns < self._goal.floor_ns and _repeatable(entry):
             raised = self._goal.next_repeat(span)
             # Too few quanta: its digits are the clock's, not the candidate's.
-            blurred = span.elapsed_ns < self._goal.precise_ns and raised > entry.repeat
+            blurred = span.elapsed_ns < self._goal.precise_ns and raised > span.repeat
             entry.repeat = max(entry.repeat, raised)
             if blurred and not last:
                 return False
@@ -480,14 +481,14 @@ _SUSPECT = (
 
 
 def _turns(tallies: Sequence[_Tally]) -> Iterator[_Turn]:
-    """All launches of a round, interleaved; a candidate that fails on the way gets no more."""
+    """All launches of a round, interleaved."""
     for counts, left in (
         (False, [tally.warmups_left for tally in tallies]),
         (True, [tally.samples_left for tally in tallies]),
     ):
         for turn in range(max(left, default=0)):
             for tally, wanted in zip(tallies, left, strict=True):
-                if turn < wanted and tally.live:
+                if turn < wanted:
                     yield _Turn(tally, counts)
 
 
