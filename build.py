@@ -7,7 +7,10 @@ stamps, so that a second run starts at once.
 
 from __future__ import annotations
 
+import functools
 import hashlib
+import http.server
+import json
 import os
 import shutil
 import subprocess
@@ -297,6 +300,61 @@ def unpack_wheel(wheel: Path) -> Path:
     return folder
 
 
+# ---- site ---------------------------------------------------------------------------------------
+
+SITE = WORK / "site"
+SITE_PYODIDE = "314.0.8"
+RUNTIME_FILES = ("pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm", "python_stdlib.zip")
+RUNTIME_LOCK = "pyodide-lock.json"
+MIME = {
+    ".wasm": "application/wasm",
+    ".mjs": "text/javascript",
+    ".js": "text/javascript",
+    ".whl": "application/zip",
+    ".json": "application/json",
+    ".py": "text/x-python",
+}
+ISOLATION = {
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Embedder-Policy": "require-corp",
+}
+"""They sharpen the page's clock from 100 µs to 5 µs, and cost a page of one origin nothing."""
+
+
+def build_site(wheel: Path) -> Path:
+    """A static folder with the page, the wheel and Pyodide: all that it needs, no other host."""
+    runtime = pyodide(SITE_PYODIDE)
+    shutil.rmtree(SITE, ignore_errors=True)
+    shutil.copytree(ROOT / "web", SITE, ignore=shutil.ignore_patterns("__pycache__"))
+    (SITE / "pyodide").mkdir()
+    for name in (*RUNTIME_FILES, RUNTIME_LOCK):
+        shutil.copyfile(runtime / name, SITE / "pyodide" / name)
+    shutil.copyfile(wheel, SITE / wheel.name)
+    about = {"wheel": wheel.name, "pyodide": SITE_PYODIDE}
+    (SITE / "site.json").write_text(json.dumps(about))
+    return SITE
+
+
+def site_server(folder: Path, port: int) -> http.server.ThreadingHTTPServer:
+    """A server of a static folder on localhost, with the types and headers that the page needs."""
+
+    class Handler(http.server.SimpleHTTPRequestHandler):
+        def guess_type(self, path: str | os.PathLike[str]) -> str:
+            return MIME.get(Path(path).suffix) or super().guess_type(path)
+
+        def end_headers(self) -> None:
+            for name, value in ISOLATION.items():
+                self.send_header(name, value)
+            self.send_header("Cache-Control", "no-cache")
+            super().end_headers()
+
+        def log_message(self, *words: object) -> None:
+            pass
+
+    handler = functools.partial(Handler, directory=str(folder))
+    return http.server.ThreadingHTTPServer(("127.0.0.1", port), handler)
+
+
 # ---- chores -------------------------------------------------------------------------------------
 
 
@@ -366,6 +424,37 @@ def chore_wheel(words: Sequence[str]) -> int:
     return 0
 
 
+def chore_site(words: Sequence[str]) -> int:
+    """build .build/site, a static folder with the tuning lab that works without a network"""
+    ensure_venv()
+    ensure_pins("run")
+    site = build_site(build_wheel())
+    total = sum(file.stat().st_size for file in site.rglob("*") if file.is_file())
+    print(f"{site.relative_to(ROOT)}  {total:,} bytes, Pyodide {SITE_PYODIDE}")
+    return 0
+
+
+def chore_serve(words: Sequence[str]) -> int:
+    """serve the tuning lab on localhost (a word is the port, else 8000)"""
+    if words and not words[0].isdecimal():
+        raise ChoreError(f"{words[0]!r} is no port: python3 build.py serve 8000")
+    ensure_venv()
+    ensure_pins("run")
+    site = build_site(build_wheel())
+    try:
+        server = site_server(site, int(words[0]) if words else 8000)
+    except OSError as error:
+        raise ChoreError(f"{error}: name another port, as in `build.py serve 8001`") from error
+    print(f"http://localhost:{server.server_port}/  (Ctrl-C ends it)", flush=True)
+    try:
+        server.serve_forever()
+    except KeyboardInterrupt:
+        pass
+    finally:
+        server.server_close()
+    return 0
+
+
 def chore_clean(words: Sequence[str]) -> int:
     """remove .venv, .build, dist and the caches of the tools"""
     caches = [ROOT / name for name in (".pytest_cache", ".mypy_cache", ".ruff_cache")]
@@ -380,6 +469,8 @@ CHORES: dict[str, Callable[[Sequence[str]], int]] = {
     "test": chore_test,
     "check": chore_check,
     "wheel": chore_wheel,
+    "site": chore_site,
+    "serve": chore_serve,
     "clean": chore_clean,
 }
 

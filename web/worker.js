@@ -1,0 +1,25 @@
+// Loads Pyodide and webtune in a worker, and carries messages to and from lab.py. Nothing else.
+import { loadPyodide } from "./pyodide/pyodide.mjs";
+
+const say = text => self.postMessage(JSON.parse(text));
+const tell = text => self.postMessage({ kind: "loading", text });
+
+async function open() {
+  const began = performance.now();
+  const site = await (await fetch("site.json")).json();
+  const python = await loadPyodide({ indexURL: new URL("pyodide/", self.location.href).href });
+  const loaded = performance.now();
+  tell("Loading webtune…");
+  await python.loadPackage(new URL(site.wheel, self.location.href).href, { messageCallback: () => 0 });
+  python.FS.writeFile("lab.py", await (await fetch("lab.py")).text());
+  const lab = python.pyimport("lab");
+  const packages = performance.now();
+  await lab.start(say, JSON.stringify({ pyodide_ms: loaded - began, packages_ms: packages - loaded }));
+  return lab;
+}
+
+const opening = open().catch(error => {
+  self.postMessage({ kind: "trouble", text: String(error.message || error) });
+  throw error;
+});
+self.onmessage = async ({ data }) => (await opening)[data.call](...data.args);
