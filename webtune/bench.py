@@ -6,13 +6,12 @@ A candidate's failure is a reading; only the loss of the device is raised.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Protocol
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-from webtune.core.model import Reading, Request, Round
+from webtune.core.model import Reading, Round
+from webtune.entrants import Checker, Entrant, Entry, Progress, Slot, Tally, Turn, turns_of
 from webtune.errors import DeviceLost, DeviceTimeout, Failure, FailureKind, LaunchError, UsageError
-from webtune.gpu.base import Copy, Device, Dispatch, Handle, Program, Shot, Span
+from webtune.gpu.base import Device, Dispatch, Program, Shot, Span
 from webtune.gpu.timestamps import span_fault
 from webtune.repeat import BenchSettings, Goal
 from webtune.store.base import Store
@@ -22,117 +21,7 @@ __all__ = ["Bench", "BenchSettings", "Checker", "Entrant", "Progress", "Slot"]
 _MOST_SHOTS = 64
 _MOST_CALIBRATIONS = 10
 _MOST_FAULTS = 3
-_LAUNCH_OVERHEAD_NS = 300_000
 _WALL_RETAKES = 3
-
-
-@dataclass(frozen=True)
-class Slot:
-    """A buffer that candidates write: one of the tune's clones. `index` is the argument's place.
-
-    `restore` copies its first content back before every sample (declared with `restore=`); it is
-    None for a pure output.
-    """
-
-    name: str
-    index: int
-    handle: Handle
-    nbytes: int
-    dtype: str
-    shape: tuple[int, ...]
-    restore: Copy | None = None
-
-
-@dataclass(frozen=True)
-class Entrant:
-    """One candidate, recorded on the tune's clones. `id` is its fingerprint.
-
-    `repeatable` False says that one execution must not follow another without its buffers being
-    restored between them: a sample is then a single execution, however short. Restored buffers
-    alone do not forbid repetition: from the second execution of a sample on, only values differ.
-    """
-
-    id: str
-    name: str
-    dispatches: tuple[Dispatch, ...]
-    repeatable: bool = True
-
-
-@dataclass(frozen=True)
-class Progress:
-    """What just happened, for people. `kind` is "compiled", "ran" (first contact is over),
-    "sampled" or "failed"; `launches` counts those of the whole tune so far."""
-
-    kind: str
-    candidate: int
-    name: str
-    launches: int
-    duration_ns: int | None = None
-    failure: Failure | None = None
-
-
-class Checker(Protocol):
-    """Judges a candidate's answer before it is timed."""
-
-    async def verify(
-        self, device: Device, slots: Sequence[Slot], program: Program, name: str
-    ) -> Failure | None:
-        """Launch `program` once on poisoned or restored slots and compare what it wrote."""
-        ...
-
-    def close(self, device: Device) -> None:
-        """Free what the checks made on the device."""
-        ...
-
-
-@dataclass
-class _Entry:
-    """What the bench knows of one candidate."""
-
-    index: int
-    name: str = ""
-    entrant: Entrant | None = None
-    program: Program | None = None
-    failure: Failure | None = None
-    met: bool = False
-    repeat: int = 1
-    cost_ns: int = _LAUNCH_OVERHEAD_NS
-
-
-@dataclass
-class _Tally:
-    """One request of a round, being answered."""
-
-    request: Request
-    entry: _Entry
-    durations_ns: list[int] = field(default_factory=list)
-    launches: int = 0
-
-    @property
-    def live(self) -> bool:
-        return self.entry.failure is None
-
-    @property
-    def warmups_left(self) -> int:
-        return max(0, self.request.warmups - self.launches)
-
-    @property
-    def samples_left(self) -> int:
-        return max(0, self.request.samples - len(self.durations_ns))
-
-    def reading(self) -> Reading:
-        return Reading(
-            self.request.candidate, tuple(self.durations_ns), self.entry.failure, self.launches
-        )
-
-
-@dataclass
-class _Turn:
-    """One launch to take: of which request, and whether its time counts."""
-
-    tally: _Tally
-    counts: bool
-    span: Span | None = None
 
 
 class Bench:
@@ -172,7 +61,7 @@ class Bench:
         self._suspects = suspects
         self._on_progress = on_progress
         self._pause = pause
-        self._entries: dict[int, _Entry] = {}
+        self._entries: dict[int, Entry] = {}
         self.launches = 0
         """Launches spent so far, warm-ups, checks and retakes included."""
 
@@ -189,7 +78,7 @@ class Bench:
         await self._ready_evictor()
         if self._settings.parallel > 1:
             await self.compile([request.candidate for request in wanted.requests])
-        tallies = [_Tally(r, self._entry(r.candidate)) for r in wanted.requests]
+        tallies = [Tally(r, self._entry(r.candidate)) for r in wanted.requests]
         for tally in tallies:
             if not tally.entry.met:
                 await self._first_contact(tally)
@@ -197,9 +86,9 @@ class Bench:
         await self._sweep(tallies)
         return [tally.reading() for tally in tallies]
 
-    async def _sweep(self, tallies: Sequence[_Tally]) -> None:
-        turns = _turns(tallies)
-        chunk: list[_Turn] = []
+    async def _sweep(self, tallies: Sequence[Tally]) -> None:
+        turns = turns_of(tallies)
+        chunk: list[Turn] = []
         cost_ns = 0
         for turn in turns:
             chunk.append(turn)
@@ -211,7 +100,7 @@ class Bench:
         if chunk:
             await self._take(chunk)
 
-    async def _take(self, chunk: Sequence[_Turn]) -> None:
+    async def _take(self, chunk: Sequence[Turn]) -> None:
         """Take the turns in order, and again those whose span cannot be believed: once, and up
         to three times by wall clock, where a bad difference is noise and not a fault."""
         doubtful = chunk
@@ -220,7 +109,7 @@ class Bench:
                 return
             doubtful = [turn for turn in doubtful if not self._accept(turn, last=left == 0)]
 
-    async def _shoot(self, turns: Sequence[_Turn]) -> bool:
+    async def _shoot(self, turns: Sequence[Turn]) -> bool:
         """Launch the turns of candidates that have not failed, and note their spans; False when
         they ended otherwise."""
         turns = [turn for turn in turns if turn.tally.live]
@@ -234,7 +123,7 @@ class Bench:
             self._count(turn.tally)
         return True
 
-    async def _blame(self, turns: Sequence[_Turn], error: DeviceTimeout | LaunchError) -> None:
+    async def _blame(self, turns: Sequence[Turn], error: DeviceTimeout | LaunchError) -> None:
         entries = {id(turn.tally.entry): turn.tally.entry for turn in turns}
         alone = len(entries) == 1
         for turn in turns:
@@ -252,7 +141,7 @@ class Bench:
                 if turn.tally.live:
                     await self._take([turn])
 
-    def _accept(self, turn: _Turn, *, last: bool) -> bool:
+    def _accept(self, turn: Turn, *, last: bool) -> bool:
         """Use a turn's span, or say that it must be taken again. `last` settles it."""
         span, entry = turn.span, turn.tally.entry
         if span is None or not turn.tally.live or not turn.counts:
@@ -261,10 +150,10 @@ class Bench:
         if fault is not None:
             if last:
                 self._fail(entry, _not_believed(span, fault))
-            elif self._wall and _repeatable(entry):
+            elif self._wall and entry.repeatable:
                 entry.repeat = self._goal.louder_repeat(span)
             return last
-        if span.elapsed_ns < self._goal.floor_ns and _repeatable(entry):
+        if span.elapsed_ns < self._goal.floor_ns and entry.repeatable:
             raised = self._goal.next_repeat(span)
             # Too few quanta: its digits are the clock's, not the candidate's.
             blurred = span.elapsed_ns < self._goal.precise_ns and raised > span.repeat
@@ -297,7 +186,7 @@ class Bench:
             await work()
         return {entry.index: entry.failure for entry in todo if entry.failure is not None}
 
-    async def _compile(self, entry: _Entry) -> None:
+    async def _compile(self, entry: Entry) -> None:
         if entry.entrant is None or entry.program is not None:
             return
         try:
@@ -307,22 +196,22 @@ class Bench:
         else:
             self._tell("compiled", entry)
 
-    def _entry(self, index: int) -> _Entry:
+    def _entry(self, index: int) -> Entry:
         entry = self._entries.get(index)
         if entry is None:
             entered = self._enter(index)
             if isinstance(entered, Failure):
-                entry = _Entry(index, str(index), met=True)
+                entry = Entry(index, str(index), met=True)
                 self._fail(entry, entered)
             else:
-                entry = _Entry(index, entered.name, entered)
+                entry = Entry(index, entered.name, entered)
                 if entered.id in self._suspects:
                     entry.met = True
                     self._fail(entry, Failure(FailureKind.TIMED_OUT, _SUSPECT))
             self._entries[index] = entry
         return entry
 
-    async def _first_contact(self, tally: _Tally) -> None:
+    async def _first_contact(self, tally: Tally) -> None:
         """Compile, check the answer, launch once untimed, and find the repetitions."""
         entry = tally.entry
         entry.met = True
@@ -350,7 +239,7 @@ class Bench:
             self._note_return(entry.entrant, came_back)
         self._tell("ran", entry)
 
-    async def _try_out(self, tally: _Tally, entry: _Entry, program: Program) -> None:
+    async def _try_out(self, tally: Tally, entry: Entry, program: Program) -> None:
         if self._checker is not None:
             failure = await self._checker.verify(self._device, self._slots, program, entry.name)
             self._count(tally)
@@ -359,7 +248,7 @@ class Bench:
                 return
         await self._calibrate(tally, entry)
 
-    async def _calibrate(self, tally: _Tally, entry: _Entry) -> None:
+    async def _calibrate(self, tally: Tally, entry: Entry) -> None:
         """Launch until a span is long enough. The launch that is counts as a sample when one is
         asked for and the warm-ups are spent; the first dispatch never does."""
         faults = 0
@@ -370,11 +259,11 @@ class Bench:
             self._count(tally)
             fault = span_fault(span, self._device.clock)
             faults += fault is not None and not first
-            repeat = self._goal.next_repeat(span) if _repeatable(entry) else 1
+            repeat = self._goal.next_repeat(span) if entry.repeatable else 1
             if fault is None and not first:
                 enough = span.elapsed_ns >= self._goal.floor_ns
                 if enough or repeat <= span.repeat:
-                    if _repeatable(entry):
+                    if entry.repeatable:
                         entry.repeat = self._goal.settled_repeat(span)
                     entry.cost_ns = span.wall_ns * entry.repeat // span.repeat
                     if warm and tally.samples_left:
@@ -399,25 +288,25 @@ class Bench:
             except LaunchError as error:
                 raise UsageError(f"evict= cannot be compiled: {error}") from error
 
-    def _shot(self, entry: _Entry) -> Shot:
+    def _shot(self, entry: Entry) -> Shot:
         if entry.program is None:
             raise RuntimeError(f"{entry.name} is not compiled")
         return Shot(entry.program, entry.repeat, self._restores, self._evict)
 
-    def _sample(self, tally: _Tally, span: Span) -> None:
+    def _sample(self, tally: Tally, span: Span) -> None:
         duration_ns = max(1, round(span.elapsed_ns / span.repeat))
         tally.durations_ns.append(duration_ns)
         self._tell("sampled", tally.entry, duration_ns)
 
-    def _count(self, tally: _Tally) -> None:
+    def _count(self, tally: Tally) -> None:
         tally.launches += 1
         self.launches += 1
 
-    def _fail(self, entry: _Entry, failure: Failure) -> None:
+    def _fail(self, entry: Entry, failure: Failure) -> None:
         entry.failure = failure
         self._tell("failed", entry)
 
-    def _tell(self, kind: str, entry: _Entry, duration_ns: int | None = None) -> None:
+    def _tell(self, kind: str, entry: Entry, duration_ns: int | None = None) -> None:
         if self._on_progress is not None and (kind != "ran" or entry.failure is None):
             self._on_progress(
                 Progress(kind, entry.index, entry.name, self.launches, duration_ns, entry.failure)
@@ -478,22 +367,6 @@ _SUSPECT = (
     "an earlier run on this hardware began it and never came back from it; it is left alone "
     "until its source changes, or until `webtune cache purge` forgets it"
 )
-
-
-def _turns(tallies: Sequence[_Tally]) -> Iterator[_Turn]:
-    """All launches of a round, interleaved."""
-    for counts, left in (
-        (False, [tally.warmups_left for tally in tallies]),
-        (True, [tally.samples_left for tally in tallies]),
-    ):
-        for turn in range(max(left, default=0)):
-            for tally, wanted in zip(tallies, left, strict=True):
-                if turn < wanted:
-                    yield _Turn(tally, counts)
-
-
-def _repeatable(entry: _Entry) -> bool:
-    return entry.entrant is not None and entry.entrant.repeatable
 
 
 def _failure_of(error: DeviceTimeout | LaunchError) -> Failure:

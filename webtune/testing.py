@@ -6,9 +6,8 @@ from __future__ import annotations
 
 import asyncio
 import random
-import re
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from webtune import drive
@@ -22,6 +21,7 @@ from webtune.errors import (
     UsageError,
 )
 from webtune.gpu.base import Clock, Copy, Dispatch, Identity, Shot, Span
+from webtune.scripted import Faults, ScriptedClock, matching, named
 
 __all__ = [
     "Duration",
@@ -53,76 +53,6 @@ LIMITS: Mapping[str, int] = {
     "maxStorageBufferBindingSize": 1 << 27,
     "maxUniformBufferBindingSize": 65536,
 }
-
-
-def _every(step: int, count: int) -> bool:
-    return step > 0 and count % step == 0
-
-
-@dataclass(frozen=True, kw_only=True)
-class ScriptedClock:
-    """A clock and its faults. Everything in ns of virtual time.
-
-    - `kind`: "timestamp", or "wall" (N against 2N, with `jitter_ns` on every launch).
-    - `quantum_ns`: readings are cut to multiples of it. `claimed_quantum_ns`: what the device
-      says it is, when that differs.
-    - `period_error`: what a span is multiplied by because ticks of another period are reported.
-    - `zero_every`, `backward_every`: each so-many-th span reads zero, or runs backward.
-    - `jumps`: (at_ns, by_ns) pairs: the clock is set forward or back at a moment.
-    - `rate`: a function of virtual time that the clock runs too fast by, such as 1.05.
-    """
-
-    kind: str = "timestamp"
-    quantum_ns: int = 1
-    claimed_quantum_ns: int | None = None
-    period_error: float = 1.0
-    zero_every: int = 0
-    backward_every: int = 0
-    jumps: tuple[tuple[int, int], ...] = ()
-    rate: Callable[[int], float] | None = None
-    jitter_ns: int = 0
-
-    @property
-    def clock(self) -> Clock:
-        """What the device says of it."""
-        claimed = self.claimed_quantum_ns
-        if claimed is None:
-            claimed = max(1, round(self.quantum_ns * self.period_error), self.jitter_ns)
-        return Clock(self.kind, claimed, 1.0)
-
-    def stamp_ns(self, now_ns: int) -> int:
-        """The reading at a moment."""
-        shown = now_ns + sum(by_ns for at_ns, by_ns in self.jumps if now_ns >= at_ns)
-        return shown // self.quantum_ns * self.quantum_ns
-
-    def span_ns(self, begin_ns: int, end_ns: int, count: int) -> int:
-        """The `count`-th span (from 1) between two moments, as it is reported."""
-        if _every(self.zero_every, count):
-            return 0
-        read_ns = self.stamp_ns(end_ns) - self.stamp_ns(begin_ns)
-        if self.rate is not None:
-            read_ns = round(read_ns * self.rate(begin_ns))
-        if _every(self.backward_every, count):
-            read_ns = -read_ns
-        return round(read_ns * self.period_error)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Faults:
-    """What goes wrong, by label of the program (a whole label, or a part of it).
-
-    `compile` and `launch` map to the message; `hang` never comes back (`recovers`: the device
-    answers again afterwards); `kill` loses the device; `wrong` gives a wrong answer. `lose_at` is
-    the number of the launch (from 1, submits and shots) at which the device is lost.
-    """
-
-    compile: Mapping[str, str] = field(default_factory=dict)
-    launch: Mapping[str, str] = field(default_factory=dict)
-    hang: Collection[str] = ()
-    recovers: bool = False
-    kill: Collection[str] = ()
-    wrong: Collection[str] = ()
-    lose_at: int | None = None
 
 
 class ScriptedBuffer:
@@ -284,7 +214,7 @@ class ScriptedDevice:
         if not dispatches:
             raise LaunchError("there is nothing to compile: the candidate recorded no dispatch")
         for dispatch in dispatches:
-            message = _matching(self.faults.compile, dispatch.label)
+            message = matching(self.faults.compile, dispatch.label)
             if message is not None:
                 raise LaunchError(message)
             for binding in dispatch.bindings:
@@ -371,13 +301,13 @@ class ScriptedDevice:
                 self._whole(binding.handle, binding.nbytes)
         self.submits.append(program.label)
         lose_at = self.faults.lose_at
-        if _named(self.faults.kill, program.label) or lose_at == len(self.submits):
+        if named(self.faults.kill, program.label) or lose_at == len(self.submits):
             self.lost = f"scripted loss at launch {len(self.submits)}"
             raise DeviceLost(self.lost)
-        message = _matching(self.faults.launch, program.label)
+        message = matching(self.faults.launch, program.label)
         if message is not None:
             raise LaunchError(message)
-        if _named(self.faults.hang, program.label):
+        if named(self.faults.hang, program.label):
             self._stuck = DeviceTimeout(
                 f"{program.label} did not come back within {self.timeout_s:g} s"
             )
@@ -396,12 +326,12 @@ class ScriptedDevice:
     def _run(self, program: ScriptedProgram, repeat: int) -> int:
         """Apply the effects and give the time in ns."""
         program.launches += 1
-        if not _named(self.faults.hang, program.label):
+        if not named(self.faults.hang, program.label):
             self._apply(program, repeat)
         given = (
             self._durations(program.dispatches[0])
             if callable(self._durations)
-            else _matching(self._durations, program.label)
+            else matching(self._durations, program.label)
         )
         each_ns = float(_taken(given, self._default_ns, program.launches - 1, self.now_ns))
         if self._noise:
@@ -413,14 +343,14 @@ class ScriptedDevice:
 
     def _apply(self, program: ScriptedProgram, repeat: int) -> None:
         for dispatch in program.dispatches:
-            effect = _matching(self._effects, dispatch.label) or self._effect
+            effect = matching(self._effects, dispatch.label) or self._effect
             if effect is None:
                 continue
             bound = sorted(dispatch.bindings, key=lambda binding: binding.index)
             views = [memoryview(b.handle.data)[: b.nbytes] for b in bound]
             for _ in range(min(repeat, 2)):  # more would change values alone, and take time
                 effect(views, dispatch)
-            if _named(self.faults.wrong, program.label):
+            if named(self.faults.wrong, program.label):
                 for binding, view in zip(bound, views, strict=True):
                     if binding.kind == "storage":
                         view[0] ^= 0x55
@@ -513,20 +443,3 @@ def _taken(given: Any, default_ns: int, number: int, now: int) -> int:
     if isinstance(given, int):
         return given
     return int(given[number % len(given)])
-
-
-def _matching(table: Mapping[str, Any], label: str) -> Any:
-    """The entry of a label: its own, else that of the longest part of it in whole words."""
-    if label in table:
-        return table[label]
-    parts = [part for part in table if _is_part(part, label)]
-    return table[max(parts, key=len)] if parts else None
-
-
-def _named(labels: Collection[str], label: str) -> bool:
-    return any(_is_part(part, label) for part in labels)
-
-
-def _is_part(part: str, label: str) -> bool:
-    # WG=3 is no part of WG=32.
-    return re.search(rf"(?<!\w){re.escape(part)}(?!\w)", label) is not None
