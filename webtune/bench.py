@@ -175,7 +175,10 @@ class Bench:
 
         async def work() -> None:
             for entry in waiting:
-                await self._compile(entry)
+                try:
+                    await self._compile(entry)
+                except DeviceTimeout as error:
+                    self._fail(entry, _failure_of(error))
 
         if self._settings.parallel > 1:
             workers = [work() for _ in range(min(self._settings.parallel, len(todo)))]

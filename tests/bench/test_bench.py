@@ -11,7 +11,7 @@ import pytest
 from webtune.bench import Bench, BenchSettings, Entrant, Progress, Slot
 from webtune.core.model import Reading, Request, Round
 from webtune.drive import complete
-from webtune.errors import DeviceLost, Failure, FailureKind, UsageError
+from webtune.errors import DeviceLost, DeviceTimeout, Failure, FailureKind, UsageError
 from webtune.gpu.base import Copy, Dispatch
 from webtune.testing import Faults, ScriptedClock, ScriptedDevice
 
@@ -452,6 +452,22 @@ def test_a_failure_of_parallel_compilation_is_its_candidates_own() -> None:
     bench = bench_of(device, settings=BenchSettings(parallel=4))
     assert set(asyncio.run(bench.compile(range(5)))) == {2}
     assert sorted(bench.programs) == [0, 1, 3, 4]
+
+
+def test_a_compilation_that_never_ends_fails_its_candidate() -> None:
+    device = ScriptedDevice(awaiting=True)
+    plain = device.compile
+
+    async def hang(dispatches: Sequence[Dispatch]) -> Any:
+        if dispatches[0].label == "k1":
+            raise DeviceTimeout("the pipeline was not there after 30 s")
+        return await plain(dispatches)
+
+    device.compile = hang  # type: ignore[method-assign]
+    bench = bench_of(device, settings=BenchSettings(parallel=4))
+    wanted = Round(tuple(Request(index, 1, 1) for index in range(3)))
+    readings = asyncio.run(bench.measure(wanted))
+    assert kinds(readings) == [None, FailureKind.TIMED_OUT, None]
 
 
 def test_compiling_ahead_on_a_blocking_host_needs_no_event_loop() -> None:
