@@ -14,10 +14,10 @@ from typing import Any
 
 from webtune.core.model import Compiled, LookUp, Miss
 from webtune.drive import complete
-from webtune.errors import LaunchError, Reject, UsageError, WebtuneError
+from webtune.errors import LaunchError, UsageError, WebtuneError
 from webtune.gpu.base import Dispatch
 from webtune.launch import Recorded
-from webtune.problem import Problem
+from webtune.problem import Place, Problem
 from webtune.results import TuneReport
 from webtune.tuner import Tuner
 
@@ -50,6 +50,7 @@ class Gathered:
     report: TuneReport | None = None
     error: Exception | None = None
     compile_failures: dict[str, str] = field(default_factory=dict)
+    compiled: bool = False
     _recorded: list[Recorded] = field(default_factory=list, repr=False)
     _waiting: list[Callable[[], None]] = field(default_factory=list, repr=False)
 
@@ -68,8 +69,13 @@ class Gathered:
         if self.state is GatherState.COLLECTED:
             import asyncio
 
-            ready = asyncio.Event()
-            self._waiting.append(ready.set)
+            # Natively the tune may run in another thread than the loop that waits here.
+            loop, ready = asyncio.get_running_loop(), asyncio.Event()
+
+            def wake() -> None:
+                loop.call_soon_threadsafe(ready.set)
+
+            self._waiting.append(wake)
             await ready.wait()
         if self.error is not None:
             raise self.error
@@ -90,7 +96,7 @@ class Gather:
     def __init__(self, tuner: Tuner, *, launch: bool = False) -> None:
         self._tuner = tuner
         self.launch = launch
-        self._entries: dict[tuple[str, str], Gathered] = {}
+        self._entries: dict[Place, Gathered] = {}
         self._depth = 0
 
     def __enter__(self) -> Gather:
@@ -118,7 +124,7 @@ class Gather:
         tuner = self._tuner
         state = problem.cache.queue(
             problem.place,
-            device=id(tuner.device),
+            device=tuner.card,
             candidates=len(problem.tunables.tunables),
             stored=lambda: tuner.stored_index(problem),
         )
@@ -143,7 +149,7 @@ class Gather:
         for one in problem.tunables.tunables:
             try:
                 recorded.append(self._tuner.record_candidate(one, problem.args))
-            except (Reject, WebtuneError):
+            except Exception:
                 continue  # the tune will say why
         return recorded
 
@@ -157,7 +163,9 @@ class Gather:
     async def compile_async(self) -> int:
         """The same, awaiting."""
         work = [
-            (entry, recorded) for entry in self._entries.values() for recorded in entry._recorded
+            (entry, recorded)
+            for entry in self._entries.values()
+            for recorded in ([] if entry.compiled else entry._recorded)
         ]
         device = self._tuner.device
 
@@ -166,16 +174,26 @@ class Gather:
                 device.release(await device.compile(recorded.dispatches))
             except LaunchError as error:
                 entry.compile_failures[_label(recorded.dispatches)] = str(error)
-            finally:
-                recorded.free()
 
         limit = self._tuner.config.usable_parallelism
         await self._tuner.host.together(
             [partial(one, entry, recorded) for entry, recorded in work], limit
         )
         for entry in self._entries.values():
-            entry._recorded.clear()
+            entry.compiled = True
+        # An inner key is tuned on scratch memory of the outer candidates that run it.
+        self.free(inner=False)
         return len(work)
+
+    def free(self, *, inner: bool = True) -> None:
+        """Give back scratch memory: all, or what no collected inner key lies in. `tune` ends with
+        it; a gatherer that only compiles keeps what its inner keys need until it is called."""
+        for entry in self._entries.values():
+            kept = [] if inner else [each for each in entry._recorded if each.nested]
+            for recorded in entry._recorded:
+                if recorded not in kept:
+                    recorded.free()
+            entry._recorded = kept
 
     # -- tuning -----------------------------------------------------------------------------
 
@@ -193,22 +211,30 @@ class Gather:
         if self._tuner.gathering is self:
             raise UsageError("leave the gather block before tuning what it collected")
         await self.compile_async()
+        try:
+            await self._tune_all(progress, options)
+        finally:
+            self.free()
+        return list(self._entries.values())
+
+    async def _tune_all(
+        self, progress: Callable[[int, int, Gathered], None] | None, options: dict[str, Any]
+    ) -> None:
         waiting = [e for e in self._entries.values() if e.state is GatherState.COLLECTED]
         for done, entry in enumerate(waiting, 1):
             problem = entry.problem
             try:
-                entry.report = await self._tuner.tune_async(
-                    problem.tunables, *problem.args, **options
-                )
-            except WebtuneError as error:
+                entry.report = await self._tuner.decide(problem, **options)
+            except Exception as error:
                 entry.error = error
                 entry._settle(GatherState.FAILED)
+                if not isinstance(error, WebtuneError):
+                    raise
             else:
                 kept = self._tuner.is_persisted(problem)
                 entry._settle(GatherState.PERSISTED if kept else GatherState.MEASURED)
             if progress is not None:
                 progress(done, len(waiting), entry)
-        return list(self._entries.values())
 
 
 def _label(dispatches: Sequence[Dispatch]) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
+from weakref import WeakKeyDictionary
 
 from webtune.buffers import Argument
 from webtune.core.anchor import at_level
@@ -18,10 +19,11 @@ from webtune.gpu.base import Device
 from webtune.store.base import Address, Store
 from webtune.tunable import TunableSet
 
-__all__ = ["Gathering", "Problem", "Problems", "environment"]
+__all__ = ["Gathering", "Place", "Problem", "Problems", "environment"]
 
 _ENVIRONMENT: list[str] = []
 _PICKS: dict[str, Picks] = {}
+_PICKS_OF: WeakKeyDictionary[Store, Picks] = WeakKeyDictionary()
 _MOST_FORMS = 1024
 
 
@@ -38,6 +40,9 @@ def environment(name: str) -> Any:
         _ENVIRONMENT.remove(name)
 
 
+Place = tuple[str, str, str]
+
+
 @dataclass(frozen=True, slots=True)
 class Problem:
     """A set, its bound arguments, its key, where its record lies and which memory knows it."""
@@ -49,9 +54,10 @@ class Problem:
     cache: PickCache
 
     @property
-    def place(self) -> tuple[str, str]:
-        """The key in memory. A pick is an index, so it is good for one fingerprint only."""
-        return (self.tunables.fingerprint, self.address.key)
+    def place(self) -> Place:
+        """The key in memory. A pick is an index, so it is good for one fingerprint only; and a
+        call that began before a switch of the environment must not answer after it."""
+        return (self.tunables.fingerprint, self.address.environment, self.address.key)
 
 
 class Gathering(Protocol):
@@ -75,8 +81,11 @@ class Problems:
         self._config = config
         self._hardware = device.identity.digest
         # Tuners whose stores are one place share their memory.
-        scope = getattr(store, "scope", None) or f"{type(store).__name__}:{id(store)}"
-        self._picks = _PICKS.setdefault(scope, Picks())
+        scope = getattr(store, "scope", None)
+        if scope is None:
+            self._picks = _PICKS_OF.setdefault(store, Picks())
+        else:
+            self._picks = _PICKS.setdefault(scope, Picks())
         self._forms: dict[tuple[Any, ...], tuple[Any, Address]] = {}
 
     @property
@@ -84,9 +93,10 @@ class Problems:
         """The environment in force now."""
         return _ENVIRONMENT[-1] if _ENVIRONMENT else self._config.environment
 
-    def address(self, name: str, key: Any) -> Address:
+    def address(self, kernel: TunableSet, key: Any) -> Address:
         """Where the record of a set's key lies, in the environment in force now."""
-        return Address(self.environment, self._hardware, name, canonical(key))
+        where = kernel.environment or self.environment
+        return Address(where, self._hardware, kernel.name, canonical(key))
 
     def understand(self, kernel: TunableSet, args: Sequence[Any]) -> Problem:
         """Bind the arguments and find the key. `ArgumentError`, `KeyUnserialisable`."""
@@ -101,11 +111,11 @@ class Problems:
         if known is None:
             with at_level(self._config.anchor_level):
                 key = kernel.key_of(bound)
-            known = key, self.address(kernel.name, key)
+            known = key, self.address(kernel, key)
             # A key= function may look at more than the forms of the arguments.
             if not kernel.has_key_function:
                 if len(self._forms) >= _MOST_FORMS:
                     self._forms.clear()
                 self._forms[form] = known
-        cache = self._picks.of(kernel.name, self._hardware, self.environment)
+        cache = self._picks.of(kernel.name, self._hardware, known[1].environment)
         return Problem(kernel, bound, *known, cache)

@@ -238,6 +238,9 @@ def _notes(report: TuneReport) -> tuple[str, ...]:
     counts = report.counts()
     tally = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
     notes = [f"{len(report.results)} candidates: {tally}."] if tally else []
+    if report.achieved is not None:
+        enough = f"; at {duration(report.limit_ns)} it is fast enough" if report.limit_ns else ""
+        notes.append(f"It reaches {report.achieved:.0%} of this device's roofline{enough}.")
     if report.ties:
         rule = f" Tie rule: {report.tie_rule.rstrip('.')}." if report.tie_rule else ""
         some = "; ".join(report.ties[:_TIES_TOLD])

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from webtune.bench import Bench, BenchSettings, Entrant, Progress, Slot
 from webtune.buffers import Argument, Buffer
 from webtune.core.config import Config
-from webtune.core.model import Outcome, Problem
+from webtune.core.model import Outcome, Problem, Reading, Round
 from webtune.core.plan import Plan, plan
 from webtune.drive import awaiting
 from webtune.errors import (
@@ -21,9 +22,11 @@ from webtune.errors import (
     LaunchError,
     Reject,
     UsageError,
+    WebtuneError,
 )
 from webtune.gpu.base import Copy, Device, Dispatch
 from webtune.launch import Launcher, Recorded
+from webtune.problem import Problem as Keyed
 from webtune.store.base import Store
 from webtune.strategies import get as get_strategy
 from webtune.tunable import TunableSet
@@ -58,7 +61,8 @@ class Session:
         progress: Callable[[Progress], None] | None,
         known_ns: Mapping[int, tuple[int, ...]] | None = None,
         limit_ns: int | None = None,
-        nested: Callable[..., Sequence[Dispatch]] | None = None,
+        inner: Callable[..., tuple[Keyed, Sequence[Dispatch], bool]] | None = None,
+        settle: Callable[[Keyed], Awaitable[None]] | None = None,
     ) -> None:
         self._set = tunables
         self._caller_args = args
@@ -73,7 +77,11 @@ class Session:
         self._progress = progress
         self._known_ns = dict(known_ns or {})
         self._limit_ns = limit_ns
-        self._nested = nested
+        self._inner = inner
+        self._settle = settle
+        self._unsettled: dict[tuple[str, str, str], Keyed] = {}
+        self._broken: dict[tuple[str, str, str], WebtuneError] = {}
+        self._entrants: dict[int, Entrant | Failure] = {}
         self._made: list[Any] = []
         self._recorded: dict[int, Recorded] = {}
 
@@ -87,11 +95,14 @@ class Session:
             eviction = self._eviction(args)
             bench = Bench(
                 self._device,
-                lambda index: self._enter(index, args),
+                lambda index: self._entrants.pop(index, None) or self._enter(index, args),
                 slots=slots,
                 evict=eviction.dispatches if eviction else (),
                 checker=self._checker(args),
-                settings=BenchSettings.of(self._config),
+                settings=BenchSettings.of(
+                    self._config,
+                    parallel=1 if self._pause is None else self._config.usable_parallelism,
+                ),
                 journal=(self._store, hardware),
                 suspects=self._store.suspects(hardware),
                 on_progress=self._progress,
@@ -99,7 +110,8 @@ class Session:
             )
             problem, found = self._problem()
             strategy = get_strategy(self._strategy)
-            outcome = await awaiting(strategy(problem, self._config), bench.measure)
+            measure = partial(self._measure, bench, args)
+            outcome = await awaiting(strategy(problem, self._config), measure)
             return Settled(outcome, found)
         finally:
             if bench is not None:
@@ -197,8 +209,47 @@ class Session:
 
     # -- candidates -------------------------------------------------------------------------
 
+    async def _measure(
+        self, bench: Bench, args: tuple[Argument, ...], wanted: Round
+    ) -> Sequence[Reading]:
+        for request in wanted.requests:
+            if request.candidate not in self._recorded:
+                await self._prepare(request.candidate, args)
+        return await bench.measure(wanted)
+
+    async def _prepare(self, index: int, args: tuple[Argument, ...]) -> None:
+        """Record a candidate. Tuned kernels that it runs are decided first, and then it is
+        recorded again with their picks; scratch memory that they are tuned on lives until then."""
+        while True:
+            entered = self._enter(index, args)
+            if not self._unsettled or self._settle is None or isinstance(entered, Failure):
+                self._entrants[index] = entered
+                return
+            waiting, self._unsettled = self._unsettled, {}
+            try:
+                for place, inner in waiting.items():
+                    try:
+                        await self._settle(inner)
+                    except DeviceLost:
+                        raise
+                    except WebtuneError as error:
+                        self._broken[place] = error
+            finally:
+                self._recorded.pop(index).free()
+
+    def _nested(self, kernel: TunableSet, *args: Any) -> Sequence[Dispatch]:
+        if self._inner is None:
+            raise KernelError("this tune cannot run other kernels")
+        problem, dispatches, settled = self._inner(kernel, *args)
+        if problem.place in self._broken:
+            raise self._broken[problem.place]
+        if not settled:
+            self._unsettled[problem.place] = problem
+        return dispatches
+
     def _enter(self, index: int, args: tuple[Argument, ...]) -> Entrant | Failure:
         one = self._set.tunables[index]
+        self._unsettled.clear()
         try:
             recorded = self._launcher.record(one, args, self._nested)
         except Reject as error:

@@ -67,6 +67,9 @@ class TunableSet:
       `evict(recorder, *args)`.
     """
 
+    environment: str | None = None
+    """Set by webtune for what depends on the hardware alone: the one environment of its picks."""
+
     def __init__(
         self,
         name: str,

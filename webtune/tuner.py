@@ -5,6 +5,7 @@ Nothing here knows whether it runs in a browser: the host says whether a call ma
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import warnings
 from collections.abc import Callable, Sequence
@@ -45,7 +46,8 @@ from webtune.errors import (
 from webtune.gpu.base import Device, Dispatch, Program
 from webtune.host import Host, Job
 from webtune.launch import Launcher, Recorded
-from webtune.problem import Gathering, Problem, Problems
+from webtune.nested import recording, waiting
+from webtune.problem import Gathering, Place, Problem, Problems
 from webtune.results import CandidateReport, TuneReport, report_from_record
 from webtune.roofline import measure_peaks, remembered_peaks
 from webtune.session import Session, Settled
@@ -56,7 +58,6 @@ from webtune.tunable import Tunable, TunableSet
 __all__ = ["Tuner"]
 
 Progress = Callable[[Any], None]
-Place = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +66,13 @@ class _Limit:
 
     bounds: tuple[Bound, ...] = ()
     limit_ns: int | None = None
+
+
+@dataclass(eq=False)
+class _Flight:
+    """A tune under way, for those who wait for it."""
+
+    error: Exception | None = None
 
 
 class Tuner:
@@ -82,11 +90,14 @@ class Tuner:
         self.host = host
         self.config = config
         self.gathering: Gathering | None = None
+        self.card: object = object()
+        """What memory knows this tuner's device by. No id: those come again."""
         self._sink = sink
         self._launcher = Launcher(device)
         self._problems = Problems(device, store, config)
         self._peaks: Peaks | None = None
         self._jobs: dict[Place, Job] = {}
+        self._flights: dict[Place, _Flight] = {}
         self._failures: dict[Place, Exception] = {}
         self._unstored: dict[Address, Record] = {}
         self._changed = threading.Condition()
@@ -131,8 +142,7 @@ class Tuner:
     def lookup(self, kernel: TunableSet, *args: Any) -> LookUp:
         """What memory knows: `Hit`, `Pending`, `Compiled` or `Miss`. Starts nothing and never asks
         the store, so a `Miss` does not mean that nothing is remembered."""
-        problem = self._understand(kernel, args)
-        return problem.cache.lookup(problem.place, id(self.device))
+        return self._known(self._understand(kernel, args))
 
     def settled_index(self, kernel: TunableSet, *args: Any) -> int | None:
         """The index of the pick in memory, or None. Reads only."""
@@ -142,9 +152,12 @@ class Tuner:
     def explain(self, kernel: TunableSet, *args: Any) -> TuneReport:
         """What is known of this problem; as text a table: candidates, times, the winner, what
         ties with it and why each other lost. Starts nothing."""
-        problem = self._understand(kernel, args)
+        return self._explain(self._understand(kernel, args))
+
+    def _explain(self, problem: Problem) -> TuneReport:
+        kernel = problem.tunables
         record = self._record_at(problem.address)
-        state = problem.cache.lookup(problem.place, id(self.device))
+        state = self._known(problem)
         if record is not None and record.fingerprint == kernel.fingerprint:
             return self._report(problem, record, "memory" if isinstance(state, Hit) else "store")
         results = tuple(
@@ -162,8 +175,9 @@ class Tuner:
 
         The first call for a key reads the store, and tunes when that has no answer: where a call
         may wait, it waits and then runs the winner; elsewhere it starts the tune on the event
-        loop, runs the first candidate that serves, and answers `Pending`. Raises `ArgumentError`
-        and other usage errors, `NoValidKernel` when every candidate failed, `DeviceLost`.
+        loop, runs the first candidate that serves, and answers `Pending`. A pick that fails to
+        launch is given up, and the next best runs. Raises `ArgumentError` and other usage errors,
+        `NoValidKernel` when every candidate failed, `DeviceLost`.
         """
         return self._perform(kernel, args, self.device.submit)
 
@@ -178,9 +192,7 @@ class Tuner:
         state = self._answer(problem)
         if self.gathering is not None and not self.gathering.launch:
             return state
-        program, state = self._program(problem, state)
-        launch(program)
-        return state
+        return self._launch(problem, state, launch)
 
     def tune(
         self,
@@ -208,25 +220,39 @@ class Tuner:
         """The same, awaiting. A tune of the same key that is under way is waited for, and its
         answer or its failure is this call's."""
         problem = self._understand(kernel, args)
+        return await self.decide(problem, progress=progress, strategy=strategy, fresh=fresh)
+
+    async def decide(
+        self,
+        problem: Problem,
+        *,
+        progress: Progress | None = None,
+        strategy: str | None = None,
+        fresh: bool = False,
+    ) -> TuneReport:
+        """`tune_async` for a problem that is understood, in the environment it was met in."""
         if fresh:
             problem.cache.evict(problem.place)
         while True:
+            if self.device.lost:
+                problem.cache.lose(self.card)
             started = problem.cache.start(
                 problem.place,
-                device=id(self.device),
-                candidates=len(kernel.tunables),
+                device=self.card,
+                candidates=len(problem.tunables.tunables),
                 stored=(lambda: None) if fresh else (lambda: self.stored_index(problem)),
             )
             if isinstance(started, PendingMark):
-                return await self._tune(problem, started, progress, strategy)
+                return await self._tune(problem, started, progress, strategy, fresh=fresh)
             if isinstance(started, Hit):
-                return self.explain(kernel, *problem.args)
+                return self._explain(problem)
             if self.device.lost:
                 raise DeviceLost(self.device.lost)
+            flight = self._flights.get(problem.place)
             await self._until_changed(problem)
-            failure = self._failures.pop(problem.place, None)
-            if failure is not None:
-                raise failure
+            if flight is not None and flight.error is not None:
+                self._failures.pop(problem.place, None)
+                raise flight.error
 
     def peaks(self, *, fresh: bool = False) -> Peaks:
         """The device's measured peaks: arithmetic, memory, launch. Remembered like picks; once
@@ -249,8 +275,8 @@ class Tuner:
     async def settled(self) -> None:
         """Wait until no tune that was started in the background runs. What failed is in the log
         and in `failures`."""
-        while self._jobs:
-            await next(iter(self._jobs.values()))
+        while running := [job for job in self._jobs.values() if not job.done()]:
+            await _ended(running)
 
     @property
     def failures(self) -> tuple[Exception, ...]:
@@ -313,7 +339,7 @@ class Tuner:
 
     def is_pending(self, problem: Problem) -> bool:
         """Whether memory has no pick yet."""
-        return not isinstance(problem.cache.lookup(problem.place, id(self.device)), Hit)
+        return not isinstance(self._known(problem), Hit)
 
     def is_persisted(self, problem: Problem) -> bool:
         """Whether the store, and not memory alone, has the pick."""
@@ -334,23 +360,28 @@ class Tuner:
         self._ensure_open()
         return self._problems.understand(kernel, args)
 
+    def _known(self, problem: Problem) -> LookUp:
+        if self.device.lost is not None:
+            problem.cache.lose(self.card)
+        return problem.cache.lookup(problem.place, self.card)
+
     def _answer(self, problem: Problem) -> LookUp:
-        state = problem.cache.lookup(problem.place, id(self.device))
+        state = self._known(problem)
         if self.gathering is not None:
             return self.gathering.reach(problem)
         if isinstance(state, Hit | Pending):
             return state
         started = problem.cache.start(
             problem.place,
-            device=id(self.device),
+            device=self.card,
             candidates=len(problem.tunables.tunables),
             stored=lambda: self.stored_index(problem),
         )
         if not isinstance(started, PendingMark):
             return started
         if self.host.blocking:
-            complete(self._tune(problem, started, None, None))
-            return problem.cache.lookup(problem.place, id(self.device))
+            complete(self._tune(problem, started))
+            return problem.cache.lookup(problem.place, self.card)
         self._spawn(problem, started)
         return Pending()
 
@@ -359,7 +390,7 @@ class Tuner:
 
         async def work() -> None:
             try:
-                await self._tune(problem, mark, None, None)
+                await self._tune(problem, mark)
             except Exception as error:
                 self._failures[place] = error
                 warnings.warn(f"{problem.tunables.name}: {error}", TuneWarning, stacklevel=2)
@@ -367,6 +398,7 @@ class Tuner:
                 self._jobs.pop(place, None)
 
         self._failures.pop(place, None)
+        self._flights[place] = _Flight()
         self._jobs[place] = self.host.spawn(work())
 
     async def _until_changed(self, problem: Problem) -> None:
@@ -375,6 +407,8 @@ class Tuner:
             if self.host.blocking:
                 with self._changed:
                     self._changed.wait(0.02)
+            elif (job := self._jobs.get(problem.place)) is not None and not job.done():
+                await _ended([job])
             else:
                 await self.host.pause()
 
@@ -382,32 +416,44 @@ class Tuner:
         self,
         problem: Problem,
         mark: PendingMark,
-        progress: Progress | None,
-        strategy: str | None,
+        progress: Progress | None = None,
+        strategy: str | None = None,
+        *,
+        fresh: bool = False,
     ) -> TuneReport:
         kernel, level = problem.tunables, self.config.log
         name = strategy or self.config.strategy or self.host.strategy
         began_s = self.host.monotonic_s()
+        flight = self._flights[problem.place] = self._flights.get(problem.place) or _Flight()
         try:
             with mark:
                 log.began(level, kernel.name, problem.address.key, name, len(kernel.tunables))
                 limit = self._limit(problem)
-                settled = await self._session(problem, name, progress, limit.limit_ns).run()
+                session = self._session(problem, name, progress, limit.limit_ns, fresh)
+                settled = await session.run()
                 wall_s = self.host.monotonic_s() - began_s
                 return self._commit(problem, mark, settled, wall_s, limit)
-        except DeviceLost:
-            problem.cache.lose(id(self.device))
-            raise
-        except WebtuneError as error:
-            log.failed(level, kernel.name, problem.address.key, error)
+        except Exception as error:
+            flight.error = error
+            if isinstance(error, DeviceLost):
+                problem.cache.lose(self.card)
+            elif isinstance(error, WebtuneError):
+                log.failed(level, kernel.name, problem.address.key, error)
             raise
         finally:
+            self._flights.pop(problem.place, None)
             with self._changed:
                 self._changed.notify_all()
 
     def _session(
-        self, problem: Problem, strategy: str, progress: Progress | None, limit_ns: int | None
+        self,
+        problem: Problem,
+        strategy: str,
+        progress: Progress | None,
+        limit_ns: int | None,
+        fresh: bool,
     ) -> Session:
+        before = None if fresh else self._record_at(problem.address)
         return Session(
             problem.tunables,
             problem.args,
@@ -420,9 +466,10 @@ class Tuner:
             clone_all=not self.host.blocking,
             pause=None if self.host.blocking else self.host.pause,
             progress=progress,
-            known_ns=known_samples(problem.tunables, self._record_at(problem.address)),
+            known_ns=known_samples(problem.tunables, before),
             limit_ns=limit_ns,
-            nested=self._nested,
+            inner=self._inner,
+            settle=partial(self._settle_inner, problem),
         )
 
     def _limit(self, problem: Problem) -> _Limit:
@@ -434,7 +481,7 @@ class Tuner:
         return _Limit(peaks.bounds(work, self.config), limit_ns)
 
     def _recall_ns(self, probe: TunableSet, key: Any) -> int | None:
-        record = self._record_at(self._problems.address(probe.name, key))
+        record = self._record_at(self._problems.address(probe, key))
         if record is None or record.fingerprint != probe.fingerprint:
             return None
         return next((c.time_ns for c in record.candidates if c.id == record.winner), None)
@@ -475,7 +522,10 @@ class Tuner:
         return False
 
     def _record_at(self, address: Address) -> Record | None:
-        return self._unstored.get(address) or self.store.get(address)
+        own, stored = self._unstored.get(address), self.store.get(address)
+        if own is None or stored is None:
+            return stored if own is None else own
+        return stored if stored.created_s > own.created_s else own
 
     def _publish(
         self,
@@ -488,21 +538,35 @@ class Tuner:
     ) -> None:
         if self._sink is None:
             return
-        self._sink(
-            decision(
-                problem.tunables,
-                problem.address,
-                self.device,
-                settled.plan,
-                settled.outcome,
-                record,
-                stored=stored,
-                created_s=self.host.now_s(),
-                wall_s=wall_s,
-                bounds=limit.bounds,
-                limit_ns=limit.limit_ns,
-                versions=self.host.versions,
-            )
+        try:
+            self._sink(self._decision(problem, settled, record, stored, wall_s, limit))
+        except Exception as error:
+            # What is told of a tune must not undo it.
+            text = f"{problem.tunables.name}: its decision could not be recorded: {error}"
+            warnings.warn(text, TuneWarning, stacklevel=2)
+
+    def _decision(
+        self,
+        problem: Problem,
+        settled: Settled,
+        record: Record | None,
+        stored: bool,
+        wall_s: float,
+        limit: _Limit,
+    ) -> dict[str, Any]:
+        return decision(
+            problem.tunables,
+            problem.address,
+            self.device,
+            settled.plan,
+            settled.outcome,
+            record,
+            stored=stored,
+            created_s=self.host.now_s(),
+            wall_s=wall_s,
+            bounds=limit.bounds,
+            limit_ns=limit.limit_ns,
+            versions=self.host.versions,
         )
 
     def _report(
@@ -521,65 +585,98 @@ class Tuner:
 
     # -- launching --------------------------------------------------------------------------
 
-    def _program(self, problem: Problem, state: LookUp) -> tuple[Program, LookUp]:
-        if isinstance(state, Hit):
-            found = self._winner(problem, state.index)
-            if found is not None:
-                return found
-            state = Pending()
-        return self._fallback(problem), state
-
-    def _winner(self, problem: Problem, index: int) -> tuple[Program, LookUp] | None:
-        """The pick's program. One that fails is evicted, and the runner-up takes its place."""
-        kernel = problem.tunables
-        for candidate in (index, *runners_up(kernel, self._record_at(problem.address), index)):
-            one = kernel.tunables[candidate]
+    def _launch(self, problem: Problem, state: LookUp, launch: Callable[[Program], None]) -> LookUp:
+        while isinstance(state, Hit):
+            one = problem.tunables.tunables[state.index]
             try:
-                program = self._launcher.program(one, problem.args, self._nested)
-                if program.failure is not None:
-                    raise LaunchError(program.failure)
+                self._launch_one(problem, one, launch)
             except (LaunchError, Reject) as error:
-                log.failed(self.config.log, kernel.name, one.name, error)
-                self._launcher.forget(tunable=one)
-                self._demote(problem, one.id, error)
-                continue
-            if candidate != index:
-                problem.cache.insert(problem.place, candidate)
-            return program, Hit(candidate)
-        return None
-
-    def _demote(self, problem: Problem, candidate: str, error: Exception) -> None:
-        """Take a failed pick out of memory and store, so that it is not answered again."""
-        problem.cache.evict(problem.place)
-        record = self._record_at(problem.address)
-        changed = demoted(record, candidate, str(error), self.host.now_s()) if record else None
-        if changed is not None:
-            self._keep(problem.address, changed)
-
-    def _fallback(self, problem: Problem) -> Program:
+                state = self._give_up(problem, state.index, error)
+            else:
+                return state
         failures: dict[str, Failure] = {}
         for one in problem.tunables.tunables:
             try:
-                program = self._launcher.program(one, problem.args, self._nested)
+                self._launch_one(problem, one, launch)
             except Reject as error:
                 failures[one.name] = Failure(FailureKind.REJECTED, str(error))
             except LaunchError as error:
                 failures[one.name] = Failure(FailureKind.LAUNCH, str(error))
             else:
-                if program.failure is None:
-                    return program
-                failures[one.name] = Failure(FailureKind.LAUNCH, program.failure)
+                return state
         raise NoValidKernel(reasons_table(problem.tunables.name, failures), failures)
 
+    def _launch_one(
+        self, problem: Problem, one: Tunable, launch: Callable[[Program], None]
+    ) -> None:
+        program = self._launcher.program(one, problem.args, self._nested)
+        if program.failure is not None:
+            raise LaunchError(program.failure)
+        launch(program)
+
+    def _give_up(self, problem: Problem, index: int, error: Exception) -> LookUp:
+        """Take a failed pick out of memory and store; the runner-up takes its place."""
+        kernel, address = problem.tunables, problem.address
+        one = kernel.tunables[index]
+        log.failed(self.config.log, kernel.name, one.name, error)
+        self._launcher.forget(tunable=one)
+        problem.cache.evict(problem.place)
+        record = self._record_at(address)
+        changed = demoted(record, one.id, str(error), self.host.now_s()) if record else None
+        if changed is not None:
+            self._keep(address, changed)
+            for candidate in runners_up(kernel, changed, index):
+                problem.cache.insert(problem.place, candidate)
+                return Hit(candidate)
+        elif record is not None:
+            self._unstored.pop(address, None)
+            self.store.purge(
+                environment=address.environment,
+                hardware=address.hardware,
+                name=address.name,
+                key=address.key,
+            )
+        return Pending()
+
+    # -- kernels inside kernels ---------------------------------------------------------------
+
     def _nested(self, kernel: TunableSet, *args: Any) -> Sequence[Dispatch]:
-        """The dispatches of the best known candidate of a kernel that another one runs."""
+        """The dispatches of the best candidate of a kernel that another one runs. Tunes it first
+        where a call may wait."""
         problem = self._understand(kernel, args)
-        state = self._answer(problem)
-        if isinstance(state, Hit):
-            return self.record_candidate(kernel.tunables[state.index], problem.args).dispatches
+        with recording(problem):
+            state = self._answer(problem)
+            index = state.index if isinstance(state, Hit) else None
+            return self._dispatches(problem, index)
+
+    def _inner(self, kernel: TunableSet, *args: Any) -> tuple[Problem, Sequence[Dispatch], bool]:
+        """The same for a tune, starting nothing; and whether the kernel is settled."""
+        problem = self._understand(kernel, args)
+        state = self._known(problem)
+        index = state.index if isinstance(state, Hit) else None
+        if index is None:
+            index = 0 if len(kernel.tunables) == 1 else self.stored_index(problem)
+        with recording(problem):
+            return problem, self._dispatches(problem, index), index is not None
+
+    async def _settle_inner(self, outer: Problem, inner: Problem) -> None:
+        """Have a kernel decided that the tune of `outer` runs in its candidates."""
+        with waiting(outer, inner):
+            await self.decide(inner)
+
+    def _dispatches(self, problem: Problem, index: int | None) -> Sequence[Dispatch]:
+        kernel = problem.tunables
+        if index is not None:
+            return self.record_candidate(kernel.tunables[index], problem.args).dispatches
         for one in kernel.tunables:
             try:
                 return self.record_candidate(one, problem.args).dispatches
             except Reject:
                 continue
         raise Reject(f"no candidate of {kernel.name} serves these inputs")
+
+
+async def _ended(jobs: Sequence[Job]) -> None:
+    """Wait until one of them has ended. To stop waiting does not stop them."""
+    running: Any = jobs
+    await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)

@@ -19,7 +19,9 @@ from webtune.errors import DeviceLost, FeatureUnavailable, HostUnavailable, Usag
 from webtune.gpu.base import Identity
 from webtune.gpu.browser import BrowserDevice, pyodide_module
 from webtune.gpu.browser import open_device as _open
+from webtune.sink import open_sink
 from webtune.store.base import Store
+from webtune.store.bundle import Bundle, Layered
 from webtune.store.memory import MemoryStore
 from webtune.store.none import NoStore
 from webtune.store.opfs import OpfsStore
@@ -102,15 +104,21 @@ class BrowserHost:
         await asyncio.sleep(0)
 
 
-async def open_browser(device: Any = None, *, store: Any = None, **settings: Any) -> Tuner:
+async def open_browser(
+    device: Any = None, *, store: Any = None, bundle: Any = None, **settings: Any
+) -> Tuner:
     """`webtune.open_tuner_async` where a page or a worker runs Pyodide.
 
     `features=`, `limits=`, `timestamps=` and `power=` go to `open_device`, the rest are knobs.
     """
     opening = {name: settings.pop(name) for name in _OPENING if name in settings}
+    sink = settings.pop("record") if callable(settings.get("record")) else None
+    shipped = Bundle() if bundle is None else Bundle.given(bundle)
     config = resolve(arguments=settings)
     timeout_s = config.usable_timeout_s
     chosen = choose_store(store, config)
+    if bundle is not None:
+        chosen = Layered(chosen, shipped)
     if device is None:
         gpu = await open_device(timeout_s=timeout_s, **opening)
     elif hasattr(device, "compile_now"):
@@ -119,7 +127,7 @@ async def open_browser(device: Any = None, *, store: Any = None, **settings: Any
         gpu = await adopt_device(device, timeout_s=timeout_s)
     try:
         await chosen.open()
-        return Tuner(gpu, chosen, BrowserHost(), config)
+        return Tuner(gpu, chosen, BrowserHost(), config, open_sink(sink or config.record))
     except BaseException:
         gpu.close()
         raise

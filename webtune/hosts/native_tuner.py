@@ -18,6 +18,7 @@ from webtune.host import Job
 from webtune.hosts.native import adopt_device, open_device
 from webtune.sink import open_sink
 from webtune.store.base import Store
+from webtune.store.bundle import Bundle, Layered
 from webtune.store.memory import MemoryStore
 from webtune.store.none import NoStore
 from webtune.store.sqlite import SqliteStore
@@ -101,9 +102,12 @@ def choose_store(store: Any, config: Config) -> Store:
     return chosen
 
 
-def open_native(device: Any = None, *, store: Any = None, **settings: Any) -> Tuner:
+def open_native(
+    device: Any = None, *, store: Any = None, bundle: Any = None, **settings: Any
+) -> Tuner:
     """`webtune.open_tuner` where a process runs natively."""
     sink = settings.pop("record") if callable(settings.get("record")) else None
+    shipped = Bundle() if bundle is None else Bundle.given(bundle)
     config = native_config(settings)
     timeout_s = config.usable_timeout_s
     if device is None:
@@ -113,6 +117,8 @@ def open_native(device: Any = None, *, store: Any = None, **settings: Any) -> Tu
     else:
         gpu = adopt_device(device, timeout_s=timeout_s)
     chosen = choose_store(store, config)
+    if bundle is not None:
+        chosen = Layered(chosen, shipped)
     complete(chosen.open())
     return Tuner(gpu, chosen, NativeHost(), config, open_sink(sink if sink else config.record))
 

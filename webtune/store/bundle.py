@@ -5,6 +5,7 @@ Merging is the same in any order and place by place; a place names its hardware.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import warnings
 from collections.abc import Iterable, Mapping
@@ -70,6 +71,20 @@ class Bundle:
                 records[address] = record if known is None else merge(known, record)
         return cls(records, tuple(unreadable))
 
+    @classmethod
+    def given(cls, bundle: Any) -> Bundle:
+        """A bundle as a caller names it: a `Bundle`, its JSON text, or a path to it. Raises
+        `UsageError` when it cannot be read."""
+        if isinstance(bundle, cls):
+            return bundle
+        if isinstance(bundle, str | bytes) and bundle.lstrip()[:1] in ("{", b"{"):
+            return cls.loads(bundle)
+        try:
+            with open(bundle, encoding="utf-8") as file:
+                return cls.loads(file.read())
+        except (OSError, TypeError, UnicodeDecodeError) as error:
+            raise UsageError(f"bundle={bundle!r} cannot be read: {error}") from error
+
     def dumps(self) -> str:
         """The JSON text: equal bundles give equal texts, one entry a line."""
         entries = [
@@ -120,6 +135,14 @@ class Layered:
     def __init__(self, user: Store, bundle: Bundle) -> None:
         self._user = user
         self._bundle = bundle
+        text = bundle.dumps() if hasattr(user, "scope") else ""
+        self._digest = hashlib.sha256(text.encode()).hexdigest()[:20]
+
+    @property
+    def scope(self) -> str | None:
+        """The user's, with what the bundle says: picks of the one are none without the other."""
+        scope = getattr(self._user, "scope", None)
+        return None if scope is None else f"{scope} above {self._digest}"
 
     @property
     def location(self) -> str:
