@@ -75,9 +75,9 @@ def poison(array):
     return np.full(array.shape, QNAN, np.uint32).view(array.dtype)
 
 
-def wrong_candidates(tuner, bundled, size, wanted):
+def wrong_candidates(tuner, bundled, size, wanted=lambda tunable: True, arrays=None):
     """Names of candidates with a wrong answer, and how many ran."""
-    arrays = bundled.arguments(size)
+    arrays = arrays or bundled.arguments(size)
     expected = bundled.expected(size, *arrays)
     args = [tuner.upload(array) for array in arrays]
     wrong, ran = [], 0
@@ -100,7 +100,7 @@ def wrong_candidates(tuner, bundled, size, wanted):
 @pytest.mark.parametrize(("name", "label"), ODD)
 def test_every_candidate_that_serves_an_odd_size_gives_the_right_answer(tuner, name, label):
     bundled = kernels.get(name)
-    wrong, ran = wrong_candidates(tuner, bundled, bundled.size(label), lambda tunable: True)
+    wrong, ran = wrong_candidates(tuner, bundled, bundled.size(label))
     assert wrong == []
     assert ran >= len(bundled.kernel) / 2
 
@@ -108,7 +108,7 @@ def test_every_candidate_that_serves_an_odd_size_gives_the_right_answer(tuner, n
 @pytest.mark.parametrize("name", kernels.names())
 def test_every_candidate_serves_the_small_size_and_gives_the_right_answer(tuner, name):
     bundled = kernels.get(name)
-    wrong, ran = wrong_candidates(tuner, bundled, bundled.size("small"), lambda tunable: True)
+    wrong, ran = wrong_candidates(tuner, bundled, bundled.size("small"))
     assert wrong == []
     assert ran == len(bundled.kernel)
 
@@ -124,6 +124,27 @@ def test_more_workgroups_than_one_dimension_holds_are_folded(tuner, name, candid
     for buffer in args:
         buffer.destroy()
     assert wrong_candidates(tuner, bundled, size, lambda one: one is tunable) == ([], 1)
+
+
+def test_softmax_of_huge_values_neither_overflows_nor_vanishes(tuner):
+    bundled = kernels.get("softmax")
+    size = (9, 404)
+    x, y = bundled.arguments(size)
+    x *= 30_000
+    wrong, ran = wrong_candidates(tuner, bundled, size, arrays=[x, y])
+    assert wrong == []
+    assert ran == len(bundled.kernel)
+
+
+def test_prefix_sums_wrap_as_u32_does(tuner):
+    bundled = kernels.get("scan")
+    size = (5003,)
+    x, y = bundled.arguments(size)
+    x *= 0x0FFF_FFF1
+    assert int(x.sum(dtype="u8")) > 1 << 32
+    wrong, ran = wrong_candidates(tuner, bundled, size, arrays=[x, y])
+    assert wrong == []
+    assert ran == len(bundled.kernel)
 
 
 @pytest.mark.parametrize("name", kernels.names())
