@@ -96,7 +96,7 @@ class Tuner:
         self._launcher = Launcher(device)
         self._problems = Problems(device, store, config)
         self._peaks: Peaks | None = None
-        self._jobs: dict[Place, Job] = {}
+        self._jobs: dict[Place, tuple[Job, PendingMark]] = {}
         self._flights: dict[Place, _Flight] = {}
         self._failures: dict[Place, Exception] = {}
         self._unstored: dict[Address, Record] = {}
@@ -275,8 +275,9 @@ class Tuner:
     async def settled(self) -> None:
         """Wait until no tune that was started in the background runs. What failed is in the log
         and in `failures`."""
-        while running := [job for job in self._jobs.values() if not job.done()]:
+        while running := [job for job, _ in self._jobs.values() if not job.done()]:
             await _ended(running)
+        self._reap()
 
     @property
     def failures(self) -> tuple[Exception, ...]:
@@ -290,7 +291,7 @@ class Tuner:
         if self._closed:
             return
         self._closed = True
-        for job in list(self._jobs.values()):
+        for job, _ in list(self._jobs.values()):
             job.cancel()
         self._launcher.forget()
         self.store.close()
@@ -298,7 +299,7 @@ class Tuner:
 
     async def close_async(self) -> None:
         """The same, after what was stored has reached its place."""
-        for job in list(self._jobs.values()):
+        for job, _ in list(self._jobs.values()):
             job.cancel()
         await self.store.flush()
         self.close()
@@ -363,7 +364,15 @@ class Tuner:
     def _known(self, problem: Problem) -> LookUp:
         if self.device.lost is not None:
             problem.cache.lose(self.card)
+        self._reap()
         return problem.cache.lookup(problem.place, self.card)
+
+    def _reap(self) -> None:
+        """Take back the marks of jobs that were cancelled before they began."""
+        for place, (job, mark) in list(self._jobs.items()) if self._jobs else ():
+            if job.done():
+                mark.release()
+                del self._jobs[place]
 
     def _answer(self, problem: Problem) -> LookUp:
         state = self._known(problem)
@@ -399,7 +408,7 @@ class Tuner:
 
         self._failures.pop(place, None)
         self._flights[place] = _Flight()
-        self._jobs[place] = self.host.spawn(work())
+        self._jobs[place] = (self.host.spawn(work()), mark)
 
     async def _until_changed(self, problem: Problem) -> None:
         """Wait until the key that another thread or task tunes is no longer pending."""
@@ -407,8 +416,9 @@ class Tuner:
             if self.host.blocking:
                 with self._changed:
                     self._changed.wait(0.02)
-            elif (job := self._jobs.get(problem.place)) is not None and not job.done():
-                await _ended([job])
+            elif problem.place in self._jobs:
+                await _ended([self._jobs[problem.place][0]])
+                self._reap()
             else:
                 await self.host.pause()
 
