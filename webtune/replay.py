@@ -1,0 +1,213 @@
+"""Judges protocols on recorded timings of real GPUs: how much slower is the pick, at what cost?
+
+A strategy is driven here as it is on a device; only its readings come from a file.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from webtune import drive
+from webtune.core.config import Config
+from webtune.core.model import Problem, Reading, Round
+from webtune.core.statistics import median, quantile
+from webtune.errors import UsageError
+from webtune.strategies import get, names
+
+__all__ = ["PROTOCOLS", "Space", "load", "measure", "table"]
+
+FASTEST_SHARE = 0.05
+LEAST_POOL = 60
+RAMP_LAUNCHES = 10
+"""A drift is reached after so many launches of every candidate, and goes on."""
+
+PLAIN: dict[str, tuple[int, Callable[[Sequence[float]], float]]] = {
+    "median-10": (10, median),
+    "median-30": (30, median),
+    "mean-7": (7, fmean),
+    "min-3": (3, min),
+}
+"""Protocols that are no strategies: so many launches of each, interleaved, and a statistic."""
+
+PROTOCOLS = (*names(), *PLAIN)
+ORDERS = ("resampled", "recorded")
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """The near-best configurations of one recorded space, fastest first.
+
+    `samples_ns` has their runs in the order recorded, `truth_ns` the medians of those.
+    """
+
+    name: str
+    samples_ns: tuple[tuple[int, ...], ...]
+    truth_ns: tuple[float, ...]
+
+
+def load(path: Path) -> Space:
+    """Read one gzipped JSON document of a space. `UsageError` on what is none."""
+    try:
+        with gzip.open(path, "rt", encoding="utf-8") as file:
+            document = json.load(file)
+        factor = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}[document.get("unit", "ms")]
+        runs = [
+            tuple(max(1, round(each * factor)) for each in one)
+            for one in document["samples"]
+            if one and min(one) > 0
+        ]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise UsageError(f"{path.name} is no recorded space: {error}") from error
+    if not runs:
+        raise UsageError(f"{path.name} has no configuration that ran")
+    ranked = sorted((median(one), place) for place, one in enumerate(runs))
+    pool = ranked[: max(LEAST_POOL, int(FASTEST_SHARE * len(ranked)))]
+    return Space(
+        path.name.removesuffix(".json.gz"),
+        tuple(runs[place] for _, place in pool),
+        tuple(truth for truth, _ in pool),
+    )
+
+
+def measure(
+    spaces: Path,
+    protocol: str,
+    *,
+    candidates: int = 16,
+    seeds: int = 200,
+    order: str = "resampled",
+    drift: float = 0.0,
+) -> dict[str, Any]:
+    """Replay a protocol on every `*.json.gz` of a folder, `seeds` trials a space.
+
+    A trial takes the best configuration and others drawn from the fastest 5 % (at least 60), the
+    same for every protocol. Their samples come `resampled`, or in `recorded` order from a random
+    place, round and round. `drift` is a common ramp: 0.1 makes everything 10 % slower by the time
+    that every candidate could have run ten times. Regret is the pick's true median over the
+    best's, less one; launches are per candidate, warm-ups included. `UsageError` on a folder
+    without spaces, an unknown protocol or order, or numbers that cannot be used.
+    """
+    if protocol not in PROTOCOLS:
+        raise UsageError(f"no protocol {protocol!r}; there are {', '.join(PROTOCOLS)}")
+    if order not in ORDERS:
+        raise UsageError(f"no order {order!r}; there are {', '.join(ORDERS)}")
+    if candidates < 1 or seeds < 1 or not -1 < drift < 100:
+        raise UsageError("candidates and seeds are at least 1, and drift is above -1")
+    paths = sorted(spaces.glob("*.json.gz")) if spaces.is_dir() else [spaces]
+    if not paths or not paths[0].is_file():
+        raise UsageError(f"{spaces} has no *.json.gz; pass a folder of recorded spaces")
+    results = []
+    for path in paths:
+        space = load(path)
+        trial = partial(_trial, space, protocol, min(candidates, len(space.truth_ns)))
+        results.append((space.name, [trial(seed, order, drift) for seed in range(seeds)]))
+    return {
+        "protocol": protocol,
+        "order": order,
+        "drift": drift,
+        "candidates": candidates,
+        "seeds": seeds,
+        **_summary([each for _, trials in results for each in trials]),
+        "spaces": [{"space": name, **_summary(trials)} for name, trials in results],
+    }
+
+
+def _summary(trials: Sequence[tuple[float, float]]) -> dict[str, float]:
+    regrets = [regret for regret, _ in trials]
+    return {
+        "mean_regret": fmean(regrets),
+        "p95_regret": quantile(regrets, 0.95),
+        "mean_launches": fmean(launches for _, launches in trials),
+    }
+
+
+def table(measured: Sequence[dict[str, Any]]) -> str:
+    """Results of `measure` as plain text: regret in %, launches per candidate."""
+    lines = [f"{'protocol':<14} {'space':<30} {'regret %':>9} {'p95 %':>8} {'launches':>9}"]
+    for one in measured:
+        for space in [*one["spaces"], {"space": "all spaces", **one}]:
+            lines.append(
+                f"{one['protocol']:<14} {space['space']:<30} {100 * space['mean_regret']:>9.3f} "
+                f"{100 * space['p95_regret']:>8.2f} {space['mean_launches']:>9.2f}"
+            )
+    return "\n".join(lines)
+
+
+# ---- one trial -----------------------------------------------------------------------------------
+
+
+class _Streams:
+    """The recorded samples of a trial's candidates, one at a time, on a common ramp."""
+
+    def __init__(self, runs: Sequence[tuple[int, ...]], key: str, order: str, drift: float) -> None:
+        self.launches = 0
+        self._runs = runs
+        self._drift = drift / (RAMP_LAUNCHES * len(runs))
+        # Each candidate has its own chance, so that no protocol changes another's samples.
+        self._chance = [random.Random(f"{key} {place}") for place in range(len(runs))]
+        self._recorded = order == "recorded"
+        self._next = [
+            chance.randrange(len(run)) for chance, run in zip(self._chance, runs, strict=True)
+        ]
+
+    def take(self, candidate: int) -> int:
+        """One launch, ns."""
+        run = self._runs[candidate]
+        place = self._next[candidate]
+        if self._recorded:
+            self._next[candidate] = (place + 1) % len(run)
+        else:
+            self._next[candidate] = self._chance[candidate].randrange(len(run))
+        time_ns = run[place] * (1 + self._drift * self.launches)
+        self.launches += 1
+        return max(1, round(time_ns))
+
+    def measure(self, wanted: Round) -> list[Reading]:
+        """A round, interleaved as a device takes it."""
+        for request in wanted.requests:
+            for _ in range(request.warmups):
+                self.take(request.candidate)
+        taken: list[list[int]] = [[] for _ in wanted.requests]
+        for number in range(max((request.samples for request in wanted.requests), default=0)):
+            for request, durations in zip(wanted.requests, taken, strict=True):
+                if number < request.samples:
+                    durations.append(self.take(request.candidate))
+        return [
+            Reading(request.candidate, tuple(durations), launches=request.warmups + len(durations))
+            for request, durations in zip(wanted.requests, taken, strict=True)
+        ]
+
+
+def _trial(
+    space: Space, protocol: str, count: int, seed: int, order: str, drift: float
+) -> tuple[float, float]:
+    """(regret, launches per candidate) of one trial."""
+    key = f"{space.name} {seed}"
+    chance = random.Random(key)
+    drawn = [0, *chance.sample(range(1, len(space.truth_ns)), count - 1)]
+    chance.shuffle(drawn)
+    streams = _Streams([space.samples_ns[each] for each in drawn], key, order, drift)
+    if protocol in PLAIN:
+        launches, statistic = PLAIN[protocol]
+        taken = [[streams.take(each) for each in range(count)] for _ in range(launches)]
+        scores = [statistic(column) for column in zip(*taken, strict=True)]
+        pick = scores.index(min(scores))
+    else:
+        problem = Problem(
+            batches=(tuple(range(count)),),
+            count=count,
+            tie_order=tuple(f"{chance.getrandbits(64):016x}" for _ in range(count)),
+        )
+        outcome = drive.blocking(get(protocol)(problem, Config()), streams.measure)
+        if outcome.winner is None:
+            raise RuntimeError(f"{protocol} named no winner on {space.name}")
+        pick = outcome.winner
+    return space.truth_ns[drawn[pick]] / space.truth_ns[0] - 1, streams.launches / count
