@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
 import subprocess
@@ -140,7 +141,7 @@ def test_strategy_and_several_sizes_are_taken(webtune: Run) -> None:
         (("tune", "--sise", "1"), "unrecognized arguments"),
         (("tunes",), "invalid choice"),
         (("cache", "purge"), "--all"),
-        (("replay", "measure", "--spaces", "nowhere", "--protocol", "fixed"), "no folder"),
+        (("replay", "measure", "--spaces", "nowhere", "--protocol", "fixed"), "does not exist"),
     ],
 )
 def test_wrong_usage_is_one_line_and_exit_status_2(
@@ -247,6 +248,17 @@ def test_picks_travel_through_a_file(webtune: Run, tmp_path: Path) -> None:
     assert there["results"][0]["source"] == "store"
     merged = webtune("cache", "merge", "picks.json", "picks.json").stdout
     assert merged == (tmp_path / "picks.json").read_text()
+
+
+def test_replay_measures_a_protocol_on_recorded_spaces(webtune: Run, tmp_path: Path) -> None:
+    runs = [[1.0 + place / 100 + (turn % 3) / 1000 for turn in range(9)] for place in range(80)]
+    with gzip.open(tmp_path / "made.json.gz", "wt") as file:
+        json.dump({"unit": "ms", "samples": runs}, file)
+    words = ("replay", "measure", "--spaces", ".", "--protocol", "min-3", "--seeds", "5")
+    found = document(webtune(*words, "--json"))
+    assert (found["mean_regret"], found["mean_launches"]) == (0.0, 3.0)
+    assert [space["space"] for space in found["spaces"]] == ["made"]
+    assert re.search(r"min-3 +made +0\.000 ", webtune(*words).stdout)
 
 
 def test_a_file_that_is_no_export_is_refused_in_one_line(webtune: Run, tmp_path: Path) -> None:

@@ -15,8 +15,8 @@ __all__ = ["measure"]
 def measure(options: argparse.Namespace) -> int:
     """Run the trials and print regret and launches."""
     spaces = Path(options.spaces)
-    if not spaces.is_dir():
-        raise UsageError(f"{spaces} is no folder; --spaces takes one with recorded spaces")
+    if not spaces.exists():
+        raise UsageError(f"{spaces} does not exist; --spaces takes a folder of recorded spaces")
     found = replay.measure(
         spaces,
         options.protocol,
@@ -25,5 +25,5 @@ def measure(options: argparse.Namespace) -> int:
         order=options.order,
         drift=options.drift,
     )
-    print(json.dumps(found, indent=2) if options.json else replay.text(found))
+    print(json.dumps(found, indent=2) if options.json else replay.table([found]))
     return 0
