@@ -22,7 +22,7 @@ from webtune.core.statistics import median, quantile
 from webtune.errors import UsageError
 from webtune.strategies import get, names
 
-__all__ = ["PROTOCOLS", "Space", "load", "measure", "table"]
+__all__ = ["PROTOCOLS", "Space", "load", "measure", "table", "text"]
 
 FASTEST_SHARE = 0.05
 LEAST_POOL = 60
@@ -127,6 +127,11 @@ def _summary(trials: Sequence[tuple[float, float]]) -> dict[str, float]:
         "p95_regret": quantile(regrets, 0.95),
         "mean_launches": fmean(launches for _, launches in trials),
     }
+
+
+def text(found: dict[str, Any]) -> str:
+    """One result of `measure` as plain text."""
+    return table([found])
 
 
 def table(measured: Sequence[dict[str, Any]]) -> str:

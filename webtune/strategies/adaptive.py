@@ -18,8 +18,6 @@ from webtune.strategies.ledger import Asking, Ledger, Verdict, text_ns
 __all__ = ["AdaptiveSettings", "adaptive"]
 
 DEFAULT_CONFIG = Config()
-LEADERS = 3
-FAR_BEHIND = 1.05
 LEAST_ROUNDS = 3
 LEAST_LAUNCHES = 60
 EXACT_ROUNDS = 6
@@ -91,18 +89,13 @@ class _Race:
         self.left: dict[int, float] = {}
         self.times: dict[int, float] = {}
         self.start = ledger.launches
-        self.flip = False
+        self.flip = True
 
     def run(self) -> Step:
-        entrants, spared = self._entrants()
-        self._spare(spared)
-        hit = yield from self._first_pass(entrants)
-        if hit is None and spared and not self.ledger.live(self.batch):
+        hit = yield from self._first_pass(self.ledger.spare(self.batch))
+        if hit is None and not self.ledger.live(self.batch):
             # Those that were known to lead have failed: the others are measured after all.
-            for each in spared:
-                self.ledger.samples.pop(each, None)
-                self.ledger.dropped.pop(each, None)
-            hit = yield from self._first_pass(spared)
+            hit = yield from self._first_pass(self.ledger.recall())
         for each in self.ledger.live(self.batch):
             self.columns[each] = [self.ledger.samples[each][0]]
         if hit is not None:
@@ -110,23 +103,6 @@ class _Race:
         return (yield from self._rounds())
 
     # ---- who enters ------------------------------------------------------------------------
-
-    def _entrants(self) -> tuple[list[int], list[int]]:
-        known = {
-            each: median(self.problem.known_ns[each])
-            for each in self.batch
-            if self.problem.known_ns.get(each)
-        }
-        ranked = sorted(known, key=lambda each: (known[each], self.ledger.digest(each)))
-        spared = [e for e in ranked[LEADERS:] if known[e] > FAR_BEHIND * known[ranked[0]]]
-        return [each for each in self.batch if each not in spared], spared
-
-    def _spare(self, spared: Sequence[int]) -> None:
-        for each in spared:
-            known = self.problem.known_ns[each]
-            self.ledger.samples[each] = list(known)
-            reason = f"an earlier tune measured {text_ns(median(known))}, far behind its leaders"
-            self.ledger.drop(each, reason, "spared")
 
     def _first_pass(
         self, entrants: Sequence[int]

@@ -35,7 +35,8 @@ def fixed(
 
     The second round runs the list backwards, so that a ramp of the device's speed favours nobody.
     With a limit, a candidate whose median is within it after the first round takes its second
-    round alone, and when its median is still within it, nothing else is measured further.
+    round alone, and when its median is still within it, nothing else is measured further. Those
+    that an earlier tune left far behind are spared.
     """
     ledger = Ledger(problem, "fixed", TIE_RULE)
     limit_ns = problem.limit_ns if config.short_circuit else None
@@ -51,7 +52,11 @@ def _measure(
 ) -> Generator[Round, Sequence[Reading], Verdict | None]:
     first = -(-max(1, settings.samples) // 2)
     second = max(1, settings.samples) - first
-    yield from ledger.ask(Request(each, max(1, settings.warmups), first) for each in batch)
+    warmups = max(1, settings.warmups)
+    yield from ledger.ask(Request(each, warmups, first) for each in ledger.spare(batch))
+    if not ledger.live(batch):
+        # Those that were known to lead have failed: the others are measured after all.
+        yield from ledger.ask(Request(each, warmups, first) for each in ledger.recall())
     live = ledger.live(batch)
     alone = _within(ledger, live, limit_ns)
     if alone is not None and second:

@@ -18,6 +18,12 @@ EXECUTED = (FailureKind.NOT_MEASURED, FailureKind.INVALID_SAMPLES)
 """Failures of candidates that ran: one of them is better than no answer."""
 
 
+LEADERS = 3
+FAR_BEHIND = 1.05
+"""An earlier tune's samples are of another session: its first three run again, and so do those
+within 5 % of its best."""
+
+
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """Who won a batch. `times` are estimates of log ns where the strategy has better ones than a
@@ -47,6 +53,7 @@ class Ledger:
         self.samples: dict[int, list[int]] = {}
         self.failures: dict[int, Failure] = {}
         self.dropped: dict[int, str] = {}
+        self.spared: list[int] = []
         self.reasons: dict[int, str] = {}
         self.events: list[Event] = []
         self.launches = 0
@@ -91,6 +98,31 @@ class Ledger:
         """Give up a measured candidate: it cannot win any more."""
         self.dropped[candidate] = reason
         self.say(kind, f"{self.name(candidate)} is given up: {reason}", candidate)
+
+    def spare(self, candidates: Iterable[int]) -> list[int]:
+        """Book what an earlier tune knows of those it left far behind, so that they need not run;
+        the others are returned."""
+        known = {
+            each: median(samples)
+            for each in candidates
+            if (samples := self.problem.known_ns.get(each))
+        }
+        ranked = sorted(known, key=lambda each: (known[each], self.digest(each)))
+        for each in ranked[LEADERS:]:
+            if known[each] > FAR_BEHIND * known[ranked[0]]:
+                self.samples[each] = list(self.problem.known_ns[each])
+                self.spared.append(each)
+                text = f"an earlier tune measured {text_ns(known[each])}, far behind its leaders"
+                self.drop(each, text, "spared")
+        return [each for each in candidates if each not in self.spared]
+
+    def recall(self) -> list[int]:
+        """Those that were spared have to run after all: what is known of them is forgotten."""
+        recalled, self.spared = self.spared, []
+        for each in recalled:
+            self.samples.pop(each, None)
+            self.dropped.pop(each, None)
+        return recalled
 
     def skip(self, candidates: Iterable[int], reason: str) -> None:
         """Leave out candidates that nothing is known of."""
