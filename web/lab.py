@@ -160,7 +160,8 @@ class Live:
         if self._failed:
             parts.append(f"{len(self._failed)} out")
         elapsed_s = time.monotonic() - self._began_s
-        done = 25 * len(self._compiled) + 75 * len(self._met)
+        most = self._lab.tuner.config.usable_max_samples
+        done = 20 * len(self._compiled) + 30 * len(self._met) + 50 * self._samples / most
         bundled = self._lab.bundled
         self._lab.say(
             "outcome",

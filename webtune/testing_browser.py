@@ -175,7 +175,10 @@ class PythonPage:
         `arguments` and the answer travel as JSON. It may be `async`; with `blocking` it may not,
         but may wait with `pyodide.ffi.run_sync`. Raises `PageError`.
         """
-        source = textwrap.dedent(inspect.getsource(function))
+        # Annotations must not be looked up: what they name is not there.
+        source = "from __future__ import annotations\n" + textwrap.dedent(
+            inspect.getsource(function)
+        )
         name = function.__name__
         return self.run_source(source, name, timeout_s=timeout_s, blocking=blocking, **arguments)
 

@@ -19,6 +19,7 @@ from webtune.errors import DeviceLost, FeatureUnavailable, HostUnavailable, Usag
 from webtune.gpu.base import Identity
 from webtune.gpu.browser import BrowserDevice, pyodide_module
 from webtune.gpu.browser import open_device as _open
+from webtune.host import own_version
 from webtune.sink import open_sink
 from webtune.store.base import Store
 from webtune.store.bundle import Bundle, Layered
@@ -61,6 +62,7 @@ class BrowserHost:
             ("browser", browser_version(agent)),
             ("pyodide", pyodide),
             ("python", platform.python_version()),
+            own_version(),
         )
 
     def now_s(self) -> float:
@@ -210,14 +212,14 @@ async def adopt_device(js_device: Any, *, timeout_s: float = 30.0) -> BrowserDev
 
 async def _adapter(power: str) -> Any:
     navigator = pyodide_module("js").navigator
-    gpu = getattr(navigator, "gpu", None)
-    if gpu is None:
+    gpu: Any = getattr(navigator, "gpu", None)
+    if _absent(gpu):
         raise HostUnavailable(
             "this browser or page has no WebGPU (navigator.gpu is missing): it needs a browser "
             "with WebGPU, and a page served over https or from localhost"
         )
     adapter = await gpu.requestAdapter(_to_js({"powerPreference": power}))
-    if adapter is None:
+    if _absent(adapter):
         raise HostUnavailable(
             "WebGPU is there, but it offers no adapter: the browser may block this GPU, or its "
             "driver is missing; chrome://gpu says why"
@@ -232,7 +234,9 @@ def _to_js(value: Any) -> Any:
 
 
 def _info(adapter: Any, js_device: Any) -> dict[str, str]:
-    info = getattr(adapter, "info", None) or getattr(js_device, "adapterInfo", None)
+    info = getattr(adapter, "info", None)
+    if _absent(info):
+        info = getattr(js_device, "adapterInfo", None)
     facts = {
         name: _text(getattr(info, name, ""))
         for name in ("vendor", "architecture", "device", "description")
@@ -240,7 +244,7 @@ def _info(adapter: Any, js_device: Any) -> dict[str, str]:
     for name in ("subgroupMinSize", "subgroupMaxSize"):
         facts[name] = _text(getattr(info, name, ""))
     fallback = getattr(info, "isFallbackAdapter", None)
-    if fallback is None:
+    if _absent(fallback):
         fallback = getattr(adapter, "isFallbackAdapter", False)
     facts["fallback"] = str(bool(fallback)).lower()
     return facts
@@ -270,8 +274,13 @@ def browser_version(agent: str) -> str:
     return "unknown browser"
 
 
+def _absent(value: Any) -> bool:
+    """Whether it is undefined or null; null is a value of its own from Pyodide 0.28 on."""
+    return value is None or type(value).__name__ == "JsNull"
+
+
 def _text(value: Any) -> str:
-    return "" if value is None else str(value)
+    return "" if _absent(value) else str(value)
 
 
 def _list(names: Iterable[str]) -> str:
