@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, Protocol
 
-__all__ = ["Host", "Job"]
+__all__ = ["Host", "Job", "own_version"]
+
+
+def own_version() -> tuple[str, str]:
+    """webtune and its version, for records."""
+    return "webtune", str(getattr(sys.modules.get("webtune"), "__version__", "unknown"))
 
 
 class Job(Protocol):

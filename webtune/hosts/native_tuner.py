@@ -14,7 +14,7 @@ from typing import Any
 from webtune.core.config import Config, resolve
 from webtune.drive import complete
 from webtune.errors import UsageError
-from webtune.host import Job
+from webtune.host import Job, own_version
 from webtune.hosts.native import adopt_device, open_device
 from webtune.sink import open_sink
 from webtune.store.base import Store
@@ -37,8 +37,8 @@ class NativeHost:
     @property
     def versions(self) -> tuple[tuple[str, str], ...]:
         """Python, webtune and wgpu-py."""
-        found = [("python", platform.python_version())]
-        for package in ("webtune", "wgpu", "wgpudawn"):
+        found = [("python", platform.python_version()), own_version()]
+        for package in ("wgpu", "wgpudawn"):
             try:
                 found.append((package, importlib.metadata.version(package)))
             except importlib.metadata.PackageNotFoundError:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -79,10 +80,14 @@ class Bundle:
             return bundle
         if isinstance(bundle, str | bytes) and bundle.lstrip()[:1] in ("{", b"{"):
             return cls.loads(bundle)
+        if not isinstance(bundle, str | os.PathLike):
+            raise UsageError(
+                f"bundle= is a {type(bundle).__name__}; pass a Bundle, its JSON text or a path"
+            )
         try:
             with open(bundle, encoding="utf-8") as file:
                 return cls.loads(file.read())
-        except (OSError, TypeError, UnicodeDecodeError) as error:
+        except (OSError, UnicodeDecodeError) as error:
             raise UsageError(f"bundle={bundle!r} cannot be read: {error}") from error
 
     def dumps(self) -> str:
