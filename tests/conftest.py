@@ -27,6 +27,12 @@ def pytest_report_header() -> str:
     return f"webtune under test: {PACKAGE}"
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Pages last: Playwright's blocking interface keeps an event loop running in this thread, and
+    `asyncio.run` refuses to work beside one."""
+    items.sort(key=lambda item: "browser" in item.path.relative_to(ROOT).parts)
+
+
 @pytest.fixture
 def root() -> Path:
     """The checkout, for tests that read sources."""
