@@ -95,7 +95,7 @@ class Buffer:
     webtune made.
     """
 
-    __slots__ = ("__weakref__", "_free", "dtype", "form", "handle", "nbytes", "owner", "shape", "size")
+    __slots__ = ("_free", "dtype", "form", "handle", "nbytes", "owner", "shape", "size")
 
     def __init__(
         self,
