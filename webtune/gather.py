@@ -6,12 +6,13 @@ Every key is collected once, also one that is reached inside another key's candi
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import partial
 from types import TracebackType
 from typing import Any
 
+from webtune.bench import Progress
 from webtune.core.model import Compiled, LookUp, Miss
 from webtune.drive import complete
 from webtune.errors import LaunchError, UsageError, WebtuneError
@@ -22,6 +23,9 @@ from webtune.results import TuneReport
 from webtune.tuner import Tuner
 
 __all__ = ["Gather", "GatherState", "Gathered", "gather"]
+
+Listener = Callable[[Progress], None]
+KeyDone = Callable[[int, int, "Gathered"], None]
 
 
 class GatherState(StrEnum):
@@ -197,34 +201,45 @@ class Gather:
 
     # -- tuning -----------------------------------------------------------------------------
 
+    @property
+    def candidates(self) -> int:
+        """How many candidates the keys have that wait to be tuned: the length of one bar."""
+        return sum(len(entry.problem.tunables.tunables) for entry in self._waiting())
+
     def tune(
-        self, progress: Callable[[int, int, Gathered], None] | None = None, **options: Any
+        self, progress: KeyDone | None = None, *, listen: Listener | None = None, **options: Any
     ) -> list[Gathered]:
-        """Compile, then tune what is collected, inner keys first. `progress(done, total, entry)`
-        is called after each. A key that fails does not stop the others."""
-        return complete(self.tune_async(progress, **options))
+        """Compile, then tune what is collected, inner keys first. A key that fails does not stop
+        the others. `progress(done, total, entry)` is called after each key; `listen` gets the
+        events of all tunes as those of one tune of `candidates` candidates, so that one bar
+        (`webtune.progress.shown`) shows them. `strategy=` and `fresh=` as in `Tuner.tune`."""
+        return complete(self.tune_async(progress, listen=listen, **options))
 
     async def tune_async(
-        self, progress: Callable[[int, int, Gathered], None] | None = None, **options: Any
+        self, progress: KeyDone | None = None, *, listen: Listener | None = None, **options: Any
     ) -> list[Gathered]:
         """The same, awaiting."""
         if self._tuner.gathering is self:
             raise UsageError("leave the gather block before tuning what it collected")
         await self.compile_async()
         try:
-            await self._tune_all(progress, options)
+            await self._tune_all(progress, listen, options)
         finally:
             self.free()
         return list(self._entries.values())
 
+    def _waiting(self) -> list[Gathered]:
+        return [e for e in self._entries.values() if e.state is GatherState.COLLECTED]
+
     async def _tune_all(
-        self, progress: Callable[[int, int, Gathered], None] | None, options: dict[str, Any]
+        self, progress: KeyDone | None, listen: Listener | None, options: dict[str, Any]
     ) -> None:
-        waiting = [e for e in self._entries.values() if e.state is GatherState.COLLECTED]
+        waiting = self._waiting()
+        joined = _Joined(listen) if listen is not None else None
         for done, entry in enumerate(waiting, 1):
             problem = entry.problem
             try:
-                entry.report = await self._tuner.decide(problem, **options)
+                entry.report = await self._tuner.decide(problem, progress=joined, **options)
             except Exception as error:
                 entry.error = error
                 entry._settle(GatherState.FAILED)
@@ -233,8 +248,34 @@ class Gather:
             else:
                 kept = self._tuner.is_persisted(problem)
                 entry._settle(GatherState.PERSISTED if kept else GatherState.MEASURED)
+            if joined is not None:
+                joined.next(len(problem.tunables.tunables))
             if progress is not None:
                 progress(done, len(waiting), entry)
+
+
+class _Joined:
+    """Events of one tune after the other, as those of a single one."""
+
+    def __init__(self, listen: Listener) -> None:
+        self._listen = listen
+        self._candidates = self._launches = self._latest = 0
+
+    def __call__(self, event: Progress) -> None:
+        self._latest = event.launches
+        self._listen(
+            replace(
+                event,
+                candidate=event.candidate + self._candidates,
+                launches=event.launches + self._launches,
+            )
+        )
+
+    def next(self, candidates: int) -> None:
+        """The tune of so many candidates is over."""
+        self._candidates += candidates
+        self._launches += self._latest
+        self._latest = 0
 
 
 def _label(dispatches: Sequence[Dispatch]) -> str:

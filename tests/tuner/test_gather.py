@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import threading
 from array import array
 
 import pytest
 
 import webtune as wt
+from webtune.progress import shown
 from webtune.testing import Faults, ScriptedDevice
 
 TIMES = {"a": 5_000, "b": 1_000}
@@ -238,3 +240,26 @@ def test_at_most_so_many_pipelines_compile_at_the_same_time(make, page):
         return device.most
 
     assert asyncio.run(main()) == 4
+
+
+def test_one_bar_shows_the_tunes_of_all_keys(make, opened):
+    tuner = opened(ScriptedDevice(TIMES))
+    with wt.gather(tuner) as g:
+        for size in (4, 8, 16):
+            tuner.run(make("ab"), tuner.empty(size, "u32"))
+    events = []
+    stream = io.StringIO()
+    assert g.candidates == 6
+    with shown("application", g.candidates, stream=stream) as line:
+
+        def listen(event):
+            events.append(event)
+            line(event)
+
+        g.tune(listen=listen)
+    assert stream.getvalue() == "application: tuning 6 candidates\n"
+    assert {event.candidate for event in events} == set(range(6))
+    launches = [event.launches for event in events]
+    assert launches == sorted(launches)
+    assert launches[-1] == sum(entry.report.launches for entry in g)
+    assert g.candidates == 0
