@@ -58,9 +58,9 @@ async def opened(**settings):
 
 def forget():
     """Empty memory, as a reload of the page would."""
-    import webtune.tuner
+    import webtune.problem
 
-    webtune.tuner._PICKS.clear()
+    webtune.problem._PICKS.clear()
 
 
 async def doubled(tuner, y):
