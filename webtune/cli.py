@@ -46,6 +46,9 @@ def _parser() -> _Parser:
 
     doctor = words.add_parser("doctor", help="what this machine offers, and what is wrong")
     _adapter(doctor)
+    doctor.add_argument(
+        "--roofline", action="store_true", help="measure the device's peaks too (remembered)"
+    )
     _json(doctor)
     doctor.set_defaults(act=_command("doctor", "doctor"))
 
@@ -77,6 +80,10 @@ def _add_tune(tune: argparse.ArgumentParser) -> None:
     )
     tune.add_argument("--strategy", metavar="NAME", help="adaptive, fixed, …")
     tune.add_argument("--fresh", action="store_true", help="measure even what is remembered")
+    tune.add_argument(
+        "--roofline", action="store_true", help="measure the device's peaks first (remembered)"
+    )
+    tune.add_argument("--no-check", action="store_true", help="do not check answers first")
     tune.add_argument("--explain", action="store_true", help="show every candidate too")
     tune.add_argument("--quiet", action="store_true", help="no progress")
     _adapter(tune)

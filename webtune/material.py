@@ -9,12 +9,16 @@ from __future__ import annotations
 import ast
 import inspect
 import linecache
+import threading
 from collections.abc import Callable
 from functools import lru_cache
 from types import CodeType
 from typing import Any
 
 __all__ = ["material"]
+
+_PARSING = threading.Lock()
+_TRIES = 5
 
 
 def material(function: Callable[..., Any] | None) -> str:
@@ -49,9 +53,8 @@ def _from_source(code: CodeType) -> str | None:
     lines = linecache.getlines(code.co_filename)
     if not lines:
         return None
-    try:
-        tree = _parse("".join(lines))
-    except SyntaxError:
+    tree = _parse("".join(lines))
+    if tree is None:
         return None
     columns = [
         (line, column)
@@ -85,8 +88,17 @@ def _unparse(node: ast.AST) -> str:
 
 
 @lru_cache(maxsize=64)
-def _parse(text: str) -> ast.Module:
-    return ast.parse(text)
+def _parse(text: str) -> ast.Module | None:
+    for _ in range(_TRIES):
+        try:
+            with _PARSING:
+                return ast.parse(text)
+        except SyntaxError:
+            return None
+        except SystemError:
+            # CPython before 3.13 shares the parser's depth between threads (gh-106905).
+            continue
+    return None
 
 
 def _from_bytecode(code: CodeType) -> str:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import sys
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import TYPE_CHECKING, TextIO
 
 from webtune.core.model import Interval
@@ -32,6 +33,7 @@ __all__ = [
 
 _UNITS = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "µs"), (1, "ns"))
 _NOTHING = "–"
+_TOLD_APART = 3
 _TIES_TOLD = 5
 _KEPT_WHOLE = 24
 """Cells up to so many columns wide are not broken on a narrow terminal."""
@@ -187,24 +189,49 @@ def candidate_table(report: TuneReport) -> Table:
     """What became of every candidate: the winner first, then by time, then those without one."""
     ordered = sorted(
         report.results,
-        key=lambda one: (one.status != "winner", one.time_ns is None, one.time_ns or 0),
+        key=lambda one: (
+            one.status != "winner",
+            one.time_ns is None,
+            one.time_ns or 0,
+            *(("", "") if one.time_ns else (one.status, one.reason)),
+        ),
     )
     best_ns = report.winner_ns
     rows = tuple(
         (
-            candidate_text(one),
-            duration(one.time_ns),
-            between(one.interval_ns),
-            factor(one.time_ns, best_ns),
-            str(len(one.samples_ns)) if one.samples_ns else _NOTHING,
-            one.status,
-            first_line(one.reason),
+            _together(same),
+            duration(same[0].time_ns),
+            between(same[0].interval_ns),
+            factor(same[0].time_ns, best_ns),
+            str(len(same[0].samples_ns)) if same[0].samples_ns else _NOTHING,
+            same[0].status,
+            first_line(same[0].reason),
         )
-        for one in ordered
+        for same in _alike(ordered)
     )
     columns = ("candidate", ">time", ">interval", ">vs winner", ">samples", "verdict", "why")
     strong = frozenset(i for i, one in enumerate(ordered) if one.status == "winner")
     return Table(columns, rows, title=headline(report), notes=_notes(report), strong=strong)
+
+
+def _alike(ordered: Sequence[CandidateReport]) -> Iterator[list[CandidateReport]]:
+    """Candidates one by one; those without a time that share verdict and reason, together."""
+    for (without, *_), group in groupby(
+        ordered,
+        key=lambda one: (one.time_ns is None, one.status, one.reason)
+        if one.time_ns is None
+        else (False, one.id, ""),
+    ):
+        same = list(group)
+        if without and len(same) > _TOLD_APART:
+            yield same
+        else:
+            yield from ([one] for one in same)
+
+
+def _together(same: Sequence[CandidateReport]) -> str:
+    first = candidate_text(same[0])
+    return first if len(same) == 1 else f"{first} and {len(same) - 1} more"
 
 
 def explain_table(report: TuneReport) -> str:

@@ -153,3 +153,15 @@ def test_colour_is_for_terminals_only(monkeypatch: pytest.MonkeyPatch) -> None:
     assert piped.getvalue() == table.plain() + "\n"
     assert "\x1b[" in terminal.getvalue()
     assert "WG=64" in terminal.getvalue()
+
+
+def test_many_candidates_with_one_reason_share_a_row() -> None:
+    skipped = [
+        CandidateReport(f"c{n}", Params({}), f"id{n}", "skipped", reason="it was enough")
+        for n in range(5)
+    ]
+    won = CandidateReport("best", Params({}), "w", "winner", 1000, (990, 1010), (1000,))
+    table = str(TuneReport("k", "[]", won, (won, *skipped), "tuned"))
+    assert "c0 and 4 more" in table
+    assert "c3" not in table
+    assert "5 skipped" in table

@@ -267,3 +267,13 @@ def test_a_file_that_is_no_export_is_refused_in_one_line(webtune: Run, tmp_path:
     assert done.returncode == 2
     assert "bundle" in one_line(done.stderr)
     assert webtune("cache", "import", "missing.json").returncode == 1
+
+
+def test_the_roofline_is_measured_once_and_shown_in_tables(webtune: Run) -> None:
+    looked = webtune("doctor", "--roofline")
+    assert looked.returncode == 0, looked.stderr
+    assert "GFLOP/s" in looked.stdout
+    told = webtune("tune", "saxpy", "--size", "small", "--roofline", "--json")
+    assert told.returncode == 0, told.stderr
+    (result,) = json.loads(told.stdout)["results"]
+    assert 0 < result["roofline"] < 20

@@ -20,7 +20,7 @@ from typing import Any
 import webtune as wt
 from webtune.drive import complete
 from webtune.errors import StoreWarning, UsageError, WebtuneError
-from webtune.report import Table, duration
+from webtune.report import Table, duration, rate
 
 __all__ = ["Finding", "adapters", "doctor"]
 
@@ -70,7 +70,7 @@ def adapters(options: argparse.Namespace) -> int:
 
 def doctor(options: argparse.Namespace) -> int:
     """Look at everything; 1 when something is broken, else 0."""
-    findings = list(_findings(options.adapter))
+    findings = list(_findings(options.adapter, roofline=options.roofline))
     if options.json:
         print(json.dumps([asdict(finding) for finding in findings], indent=2))
     else:
@@ -89,7 +89,7 @@ def _print(findings: list[Finding]) -> None:
     print(f"{broken} broken" if broken else "nothing is broken")
 
 
-def _findings(adapter: str | None) -> Iterator[Finding]:
+def _findings(adapter: str | None, *, roofline: bool) -> Iterator[Finding]:
     yield _python()
     yield from _packages()
     with warnings.catch_warnings(record=True) as caught:
@@ -106,6 +106,8 @@ def _findings(adapter: str | None) -> Iterator[Finding]:
         with tuner:
             yield from _device(tuner)
             yield _computes(tuner)
+            if roofline:
+                yield _roofline(tuner)
             yield _store(tuner, caught)
 
 
@@ -173,6 +175,19 @@ def _computes(tuner: wt.Tuner) -> Finding:
         return Finding("computes", "1000 of 1000 answers are right")
     text = f"answer {wrong} is {got[wrong]} instead of {given[wrong] * 3 + 1}"
     return Finding("computes", text, "update the GPU's driver, or use another adapter", broken=True)
+
+
+def _roofline(tuner: wt.Tuner) -> Finding:
+    try:
+        peaks = tuner.peaks()
+    except WebtuneError as error:
+        return Finding("roofline", f"could not be measured: {error}", "update the GPU's driver")
+    return Finding(
+        "roofline",
+        f"{rate(peaks.flops_per_s, None, 1_000_000_000)}, "
+        f"{rate(None, peaks.bytes_per_s, 1_000_000_000)}, "
+        f"an empty dispatch takes {duration(peaks.launch_ns)}",
+    )
 
 
 def _store(tuner: wt.Tuner, caught: list[Any]) -> Finding:

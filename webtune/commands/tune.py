@@ -28,6 +28,8 @@ def tune(options: argparse.Namespace) -> int:
     given = {"adapter": options.adapter, "strategy": options.strategy}
     settings = {name: value for name, value in given.items() if value is not None}
     with wt.open_tuner(**settings) as tuner:
+        if options.roofline:
+            tuner.peaks()
         entries = []
         reports: list[TuneReport] = []
         for bundled, size in wanted:
@@ -68,6 +70,7 @@ def _tune_one(
     tuner: wt.Tuner, bundled: Bundled, size: Size, options: argparse.Namespace
 ) -> tuple[dict[str, Any], TuneReport | None]:
     args = [tuner.upload(array) for array in bundled.arguments(size)]
+    bundled.kernel.check = None if options.no_check else bundled.check(size)
     text = "x".join(map(str, size))
     try:
         with shown(f"{bundled.name} {text}", len(bundled.kernel), quiet=options.quiet) as progress:
@@ -129,6 +132,7 @@ def _print(
 
 def summary(tuner: wt.Tuner, entries: list[dict[str, Any]]) -> Table:
     """One row a kernel and size, and a last line that says what was measured."""
+    peaks = any(entry.get("roofline") for entry in entries)
     columns = (
         "kernel",
         ">size",
@@ -140,6 +144,7 @@ def summary(tuner: wt.Tuner, entries: list[dict[str, Any]]) -> Table:
         ">measured",
         ">rejected",
         ">failed",
+        *([">of peak"] if peaks else []),
         "from",
     )
     device = tuner.device
@@ -147,14 +152,14 @@ def summary(tuner: wt.Tuner, entries: list[dict[str, Any]]) -> Table:
         f"{device.identity.label}; {device.clock.kind} clock in steps of "
         f"{duration(device.clock.quantum_ns)}"
     )
-    rows = tuple(_row(entry) for entry in entries)
+    rows = tuple(_row(entry, peaks=peaks) for entry in entries)
     return Table(columns, rows, title=title, notes=(_sentence(tuner, entries),))
 
 
-def _row(entry: dict[str, Any]) -> tuple[str, ...]:
+def _row(entry: dict[str, Any], *, peaks: bool) -> tuple[str, ...]:
     size = "×".join(map(str, entry["size"]))
     if "error" in entry:
-        return (entry["kernel"], size, "no candidate left", *["–"] * 7, "–")
+        return (entry["kernel"], size, "no candidate left", *["–"] * (8 + peaks))
     time_ns = entry["winner_ns"] or 0
     return (
         entry["kernel"],
@@ -167,6 +172,7 @@ def _row(entry: dict[str, Any]) -> tuple[str, ...]:
         str(entry["measured"]),
         str(entry["rejected"]),
         str(entry["failed"]),
+        *([f"{100 * entry['roofline']:.0f} %" if entry["roofline"] else "–"] if peaks else []),
         f"tuned in {entry['wall_s']:.1f} s" if entry["source"] == "tuned" else entry["source"],
     )
 
