@@ -19,6 +19,8 @@ from webtune.report import duration
 
 _SHOW_EVERY_S = 0.12
 _ROWS_WHILE_TUNING = 40
+_WIDEST = 6
+"""Bars end at so many times the best: one straggler would make all others look alike."""
 _PLAIN = {"core-features-and-limits"}
 
 
@@ -193,13 +195,14 @@ def _row(
     kind: str = "",
     interval: tuple[int, int] | None = None,
 ) -> dict[str, Any]:
+    widest_ns = min(slowest_ns, _WIDEST * best_ns)
     return {
         "place": place,
         "name": name,
         "time": duration(time_ns) if time_ns else "",
         "interval": f"{duration(interval[0])} … {duration(interval[1])}" if interval else "",
         "ratio": f"{time_ns / best_ns:.2f}×" if time_ns else "",
-        "bar": round(100 * time_ns / slowest_ns, 1) if time_ns else 0,
+        "bar": round(min(100, 100 * time_ns / widest_ns), 1) if time_ns else 0,
         "verdict": verdict,
         "kind": kind,
     }
@@ -213,7 +216,7 @@ def _rows(report: Any) -> list[dict[str, Any]]:
     best_ns = report.winner_ns or 1
     rows = []
     for place, one in enumerate(timed, 1):
-        told = {"winner": "winner", "tie": "ties with the winner"}.get(one.status, one.reason)
+        told = {"winner": "winner", "tie": "tie"}.get(one.status, one.reason)
         rows.append(
             _row(
                 str(place), one.name, told or one.status, one.time_ns, slowest_ns, best_ns,

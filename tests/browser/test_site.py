@@ -115,6 +115,7 @@ def test_the_lab_tunes_and_remembers_without_any_other_host(browser: Any, addres
     page.reload()
     ready(page)
     page.wait_for_selector("body[data-state=store] tr.winner", timeout=60_000)
+    page.wait_for_selector("#remembered a")
     assert page.inner_text("#badge") == "remembered"
     assert page.inner_text("tr.winner td.name") == winner
     assert page.inner_text("tr.winner td:nth-child(3)") == time
@@ -128,7 +129,7 @@ def test_the_lab_says_what_is_wrong_where_there_is_no_webgpu(browser: Any, addre
     context = browser.new_context()
     page = context.new_page()
     page.route(
-        "**/worker.js",
+        re.compile(r"worker\.js$"),
         lambda route: route.fulfill(
             content_type="text/javascript",
             body="Object.defineProperty(navigator, 'gpu', { value: undefined });\n"
