@@ -28,11 +28,11 @@ NORMAL_MAD = 1.4826
 """MAD to standard deviation, for normal noise."""
 MEDIAN_ERROR = 1.2533
 """Standard error of a median over that of a mean, for normal noise: the square root of pi/2."""
-CAUCHY_WIDTH = 2.0
+CAUCHY_WIDTH = 1.5
 """Residuals of so many scales get half the weight. 2.385 is 95 % efficient on normal noise
 (Holland and Welsch, "Robust regression using iteratively reweighted least squares", 1977); heavy
-tails are the rule here, so it is a little narrower."""
-SLOW_WEIGHT = 0.45
+tails are the rule here, and replays of recorded spaces favour a narrower one."""
+SLOW_WEIGHT = 0.4
 """Weight of what is slower than the estimate, against 1 minus it for what is faster: interference
 only ever slows a kernel down."""
 STEPS = 12

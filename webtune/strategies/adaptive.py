@@ -37,11 +37,11 @@ class AdaptiveSettings:
     - `most_samples`: most samples of one candidate.
     """
 
-    launches: float = 16.0
+    launches: float = 20.0
     errors: float = 4.0
     once: float = 5.0
     twice: float = 2.0
-    halve_at: tuple[int, ...] = (8, 14, 24)
+    halve_at: tuple[int, ...] = (10, 16, 24)
     most_samples: int = 64
 
 
