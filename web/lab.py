@@ -216,7 +216,7 @@ def _rows(report: Any) -> list[dict[str, Any]]:
     best_ns = report.winner_ns or 1
     rows = []
     for place, one in enumerate(timed, 1):
-        told = {"winner": "winner", "tie": "tie"}.get(one.status, one.reason)
+        told = {"winner": "winner", "tie": "tie", "slower": "slower"}.get(one.status, one.reason)
         rows.append(
             _row(
                 str(place), one.name, told or one.status, one.time_ns, slowest_ns, best_ns,

@@ -10,7 +10,7 @@ import ast
 import inspect
 import linecache
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from types import CodeType
 from typing import Any
@@ -62,7 +62,7 @@ def _from_source(code: CodeType) -> str | None:
         if line is not None and column is not None
     ]
     best: ast.AST | None = None
-    for node in ast.walk(tree):
+    for node in _nodes_at(tree, code.co_firstlineno):
         if isinstance(node, ast.FunctionDef) and node.name == code.co_name:
             first = min([node.lineno, *(d.lineno for d in node.decorator_list)])
             if code.co_firstlineno in (first, node.lineno):
@@ -74,6 +74,26 @@ def _from_source(code: CodeType) -> str | None:
                 inner = best is None or start >= (best.body.lineno, best.body.col_offset)  # type: ignore[attr-defined]
                 best = node if inner else best
     return None if best is None else _unparse(best)
+
+
+def _nodes_at(tree: ast.Module, line: int) -> Iterator[ast.AST]:
+    """Statements and expressions that cover a line, outer before inner. A walk over all of a
+    file takes as long as a frame in a page, for every function."""
+    level: list[ast.AST] = [tree]
+    while level:
+        yield from level
+        level = [
+            child
+            for node in level
+            for child in ast.iter_child_nodes(node)
+            if not hasattr(child, "lineno") or _covers(child, line)
+        ]
+
+
+def _covers(node: Any, line: int) -> bool:
+    decorators = getattr(node, "decorator_list", ())
+    first = min([node.lineno, *(each.lineno for each in decorators)])
+    return bool(first <= line <= node.end_lineno)
 
 
 def _unparse(node: ast.AST) -> str:

@@ -206,7 +206,7 @@ def chromium_path() -> str | None:
     named = os.environ.get("WEBTUNE_TEST_CHROMIUM")
     if named:
         return named
-    return next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
+    return shutil.which("chromium")
 
 
 @contextmanager
