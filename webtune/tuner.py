@@ -9,7 +9,7 @@ import asyncio
 import threading
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -58,6 +58,7 @@ from webtune.tunable import Tunable, TunableSet
 __all__ = ["Tuner"]
 
 Progress = Callable[[Any], None]
+_TWIN_PAUSE_S = 0.005
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +74,19 @@ class _Flight:
     """A tune under way, for those who wait for it."""
 
     error: Exception | None = None
+    waiting: list[asyncio.Future[None]] = field(default_factory=list)
+
+    async def ended(self) -> None:
+        """Wait on the event loop until it is over."""
+        self.waiting.append(asyncio.get_running_loop().create_future())
+        await self.waiting[-1]
+
+    def end(self) -> None:
+        """It is over: wake those who wait on the event loop."""
+        for one in self.waiting:
+            if not one.done():
+                one.set_result(None)
+        self.waiting.clear()
 
 
 class Tuner:
@@ -373,6 +387,8 @@ class Tuner:
             if job.done():
                 mark.release()
                 del self._jobs[place]
+                if (flight := self._flights.pop(place, None)) is not None:
+                    flight.end()
 
     def _answer(self, problem: Problem) -> LookUp:
         state = self._known(problem)
@@ -419,8 +435,10 @@ class Tuner:
             elif problem.place in self._jobs:
                 await _ended([self._jobs[problem.place][0]])
                 self._reap()
+            elif (flight := self._flights.get(problem.place)) is not None:
+                await flight.ended()
             else:
-                await self.host.pause()
+                await asyncio.sleep(_TWIN_PAUSE_S)  # another tuner's tune, which tells nobody here
 
     async def _tune(
         self,
@@ -452,6 +470,7 @@ class Tuner:
             raise
         finally:
             self._flights.pop(problem.place, None)
+            flight.end()
             with self._changed:
                 self._changed.notify_all()
 
