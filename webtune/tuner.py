@@ -537,7 +537,10 @@ class Tuner:
             stored = self._keep(problem.address, record, lasting=outcome.measured)
         self._publish(problem, settled, record, stored, wall_s, limit)
         if record is None:
-            raise no_valid_kernel(kernel, outcome, settled.plan)
+            none_left = no_valid_kernel(kernel, outcome, settled.plan)
+            if self.device.lost is not None:
+                raise DeviceLost(self.device.lost) from none_left
+            raise none_left
         report = self._report(problem, record, "tuned", measured=outcome.measured)
         log.decided(self.config.log, report)
         return report

@@ -128,3 +128,21 @@ def test_what_a_candidate_raises_is_its_failure_and_no_one_elses(opened):
     report = tuner.tune(ops, tuner.empty(4, "u32"))
     assert report.winner.name == "fine"
     assert "ZeroDivisionError: a mistake" in str(report)
+
+
+def test_where_no_candidate_is_left_a_lost_device_is_told_first(make, opened):
+    device = ScriptedDevice(faults=Faults(hang=["a"]))
+    tuner = opened(device)
+    ops = wt.TunableSet("job", outputs=["y"])
+    ops.add(make("a", name="only"))
+
+    @ops.tunable("declines")
+    def declines(rec, y):
+        raise wt.Reject("odd sizes only")
+
+    y = tuner.empty(4, "u32")
+    with pytest.raises(wt.DeviceLost, match="did not come back") as caught:
+        tuner.tune(ops, y)
+    assert isinstance(caught.value.__cause__, wt.NoValidKernel)
+    assert "odd sizes only" in str(caught.value.__cause__)
+    assert tuner.lookup(ops, y) == wt.Pending()
