@@ -96,3 +96,13 @@ def test_nothing_measured_takes_one_that_ran_and_says_so(play):
     found = play("fixed", [1, 1], fails={0: (0, BROKEN), 1: (0, ran)}).outcome
     assert found.winner == 1
     assert not found.measured
+
+
+def test_a_difference_is_told_as_a_share_or_a_factor() -> None:
+    from math import log
+
+    from webtune.strategies.ledger import apart
+
+    assert apart(log(1.14)) == "14 % slower"
+    assert apart(log(2.14)) == "2.14 times slower"
+    assert apart(-1.0) == "0 % slower"

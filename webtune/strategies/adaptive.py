@@ -13,7 +13,7 @@ from webtune.core.config import Config
 from webtune.core.model import Problem, Reading, Request, Round, StrategyRun
 from webtune.core.statistics import Comparison, compare, median
 from webtune.strategies.elimination import TIE_MARGIN, TIE_RULE, choose, halving, hopeless, outpaced
-from webtune.strategies.ledger import Asking, Ledger, Verdict, text_ns
+from webtune.strategies.ledger import Asking, Ledger, Verdict, apart, text_ns
 
 __all__ = ["AdaptiveSettings", "adaptive"]
 
@@ -219,8 +219,9 @@ class _Race:
         lead = found.leader
         out = outpaced(found, self.settings.errors)
         for position in out:
-            slower = 100 * (found.at[position] - found.at[lead])
-            reason = f"{slower:.2g} % behind {self.ledger.name(live[lead])} after {rounds} samples"
+            behind = apart(found.at[position] - found.at[lead])
+            leader = self.ledger.name(live[lead])
+            reason = f"{behind} than {leader} after {rounds} samples"
             self._leave(live[position], found.behind(position, lead), reason)
         halvings = sum(rounds >= each for each in self.settings.halve_at)
         keep = max(2, -(-len(self.batch) // 2**halvings)) if halvings else len(live)
@@ -243,8 +244,8 @@ class _Race:
         many = min(len(self.columns[each]) for each in live)
         for each in live:
             if each != verdict.winner:
-                slower = 100 * (verdict.times[each] - verdict.times[verdict.winner])
-                self.ledger.reasons[each] = f"{max(0.0, slower):.2g} % slower over {many} samples"
+                behind = apart(verdict.times[each] - verdict.times[verdict.winner])
+                self.ledger.reasons[each] = f"{behind} over {many} samples"
         winner = self.ledger.name(verdict.winner)
         self.ledger.say("converged", f"{winner} wins after {many} samples", verdict.winner)
         times = {**self.times, **verdict.times}

@@ -9,7 +9,7 @@ from webtune.core.config import Config
 from webtune.core.model import Problem, Reading, Request, Round, StrategyRun
 from webtune.core.statistics import compare, median
 from webtune.strategies.elimination import TIE_RULE, choose
-from webtune.strategies.ledger import Ledger, Verdict, text_ns
+from webtune.strategies.ledger import Ledger, Verdict, apart, text_ns
 
 __all__ = ["FixedSettings", "fixed"]
 
@@ -86,8 +86,8 @@ def _decide(ledger: Ledger, live: Sequence[int]) -> Verdict | None:
     verdict = choose(compare([ledger.samples[each] for each in live]), live, ledger.digest)
     for each in live:
         if each != verdict.winner:
-            slower = 100 * (verdict.times[each] - verdict.times[verdict.winner])
-            ledger.reasons[each] = f"{max(0.0, slower):.2g} % slower"
+            behind = apart(verdict.times[each] - verdict.times[verdict.winner])
+            ledger.reasons[each] = behind
     winner = ledger.name(verdict.winner)
     ledger.say("decided", f"{winner} wins over equal counts", verdict.winner)
     return verdict

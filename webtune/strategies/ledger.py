@@ -10,7 +10,7 @@ from webtune.core.model import Event, Interval, Outcome, Problem, Reading, Reque
 from webtune.core.statistics import median, median_interval
 from webtune.errors import Failure, FailureKind
 
-__all__ = ["Asking", "Ledger", "Verdict", "text_ns"]
+__all__ = ["Asking", "Ledger", "Verdict", "apart", "text_ns"]
 
 Asking = Generator[Round, Sequence[Reading], None]
 
@@ -41,6 +41,12 @@ def text_ns(time_ns: float) -> str:
         if time_ns >= size:
             return f"{time_ns / size:.4g} {unit}"
     return f"{time_ns:.4g} ns"
+
+
+def apart(logs: float) -> str:
+    """A difference of log times for a sentence: in per cent up to the double, then as a factor."""
+    ratio = math.exp(max(0.0, logs))
+    return f"{100 * (ratio - 1):.2g} % slower" if ratio < 1.995 else f"{ratio:.3g} times slower"
 
 
 class Ledger:
