@@ -191,6 +191,26 @@ def test_after_the_device_is_destroyed_everything_says_so(place: PythonPage, whe
     assert outcome["a new tuner"]
 
 
+async def adopt_bad_ones() -> Any:
+    from js import Object, navigator
+
+    adapter = await navigator.gpu.requestAdapter()
+    gone = await adapter.requestDevice()
+    gone.destroy()
+    told = []
+    for device in (gone, Object.new(), 5):
+        try:
+            (await wt.open_tuner_async(device=device, store="memory")).close()
+            told.append("nothing raised")
+        except wt.WebtuneError as error:
+            told.append(type(error).__name__)
+    return told
+
+
+def test_what_is_no_living_device_is_not_adopted(place: PythonPage) -> None:
+    assert run(place, adopt_bad_ones) == ["DeviceLost", "HostUnavailable", "HostUnavailable"]
+
+
 async def never_back() -> Any:
     from webtune.gpu.base import Dispatch, Shot
     from webtune.hosts.browser import open_device

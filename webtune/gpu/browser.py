@@ -155,10 +155,9 @@ class BrowserDevice:
     def _fail(self, text: str) -> NoReturn:
         kind, _, message = text.partition(":")
         if kind == "timeout":
-            self._engine.lose(f"abandoned: work did not come back in {self._timeout_s:g} s")
-            raise DeviceTimeout(
-                f"submitted work did not come back in {self._timeout_s:g} s; the device is given up"
-            )
+            told = f"work did not come back in {float(message) / 1000:g} s"
+            self._engine.lose(f"abandoned: {told}")
+            raise DeviceTimeout(f"submitted {told}; the device is given up")
         if kind == "lost" or self.lost is not None:
             raise DeviceLost(f"the WebGPU device is lost ({message}); open a new tuner")
         raise LaunchError(message)

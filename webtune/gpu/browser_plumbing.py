@@ -35,7 +35,7 @@ PLUMBING = r"""
 
   // The first of: the work, the loss of the device, the time-out. A page that was hidden meanwhile
   // may have been frozen: its timer says nothing, so it is set again.
-  const settle = work => new Promise(done => {
+  const settle = (work, most = timeoutMs) => new Promise(done => {
     if (lost) return done("lost:" + lost);
     let timer = 0, at = hides;
     const finish = value => {
@@ -44,10 +44,10 @@ PLUMBING = r"""
       done(typeof value === "number" && lost ? "lost:" + lost : value);
     };
     const watch = () => {
-      if (hidden() || at !== hides) { at = hides; timer = setTimeout(watch, timeoutMs); }
-      else finish("timeout:" + timeoutMs);
+      if (hidden() || at !== hides) { at = hides; timer = setTimeout(watch, most); }
+      else finish("timeout:" + most);
     };
-    timer = setTimeout(watch, timeoutMs);
+    timer = setTimeout(watch, most);
     pending.add(finish);
     work.then(finish, error => finish("launch:" + String((error && error.message) || error)));
   });
@@ -228,10 +228,9 @@ PLUMBING = r"""
     lost: () => lost,
     lose,
     text: source => texts.push(source) - 1,
-    compile: (json, ...buffers) => settle(assemble(JSON.parse(json), buffers)),
+    // Compilers are slow where work is not: software adapters take seconds for one pipeline.
+    compile: (json, ...buffers) => settle(assemble(JSON.parse(json), buffers), 4 * timeoutMs),
     compileNow: (json, ...buffers) => assembleNow(JSON.parse(json), buffers),
-    prepare: json => settle(
-      Promise.all(JSON.parse(json).map(spec => pipelineOf(spec).ready)).then(() => 0)),
     failure: id => { const program = programs.get(id); return program ? program.failure : ""; },
     release: id => { programs.delete(id); },
     createBuffer: (size, usage, label) => device.createBuffer({ size, usage, label }),
