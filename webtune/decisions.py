@@ -14,6 +14,7 @@ from webtune.tunable import TunableSet
 
 __all__ = [
     "demoted",
+    "distrusted",
     "index_of_winner",
     "known_samples",
     "make_record",
@@ -57,7 +58,7 @@ def make_record(
         )
     clock, interval = device.clock, outcome.interval
     return Record(
-        fingerprint=kernel.fingerprint,
+        fingerprint=kernel.validity,
         winner=tunables[outcome.winner].id,
         candidates=tuple(candidates),
         interval_ns=(interval.low_ns, interval.high_ns) if interval else None,
@@ -77,7 +78,7 @@ def make_record(
 
 def index_of_winner(kernel: TunableSet, record: Record | None) -> int | None:
     """Where the record's winner stands in the set; None when the record is of another set."""
-    if record is None or record.fingerprint != kernel.fingerprint:
+    if record is None or not kernel.accepts(record.fingerprint):
         return None
     return next((i for i, one in enumerate(kernel.tunables) if one.id == record.winner), None)
 
@@ -103,9 +104,18 @@ def runners_up(kernel: TunableSet, record: Record | None, index: int) -> list[in
     return [place for _, place in sorted(places)]
 
 
-def demoted(record: Record, candidate: str, reason: str, now_s: float) -> Record | None:
+def distrusted(record: Record | None) -> frozenset[str]:
+    """Ids of candidates that gave a wrong answer or never came back: no fallback either."""
+    kinds = (FailureKind.WRONG_ANSWER, FailureKind.TIMED_OUT)
+    found = () if record is None else record.candidates
+    return frozenset(each.id for each in found if each.failure in kinds)
+
+
+def demoted(record: Record | None, candidate: str, reason: str, now_s: float) -> Record | None:
     """The record after its candidate (an id) failed to launch: the fastest that is left wins.
     None when nothing is left."""
+    if record is None:
+        return None
     candidates = tuple(
         replace(c, failure=str(FailureKind.LAUNCH), reason=reason) if c.id == candidate else c
         for c in record.candidates

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from webtune.buffers import Argument
+from webtune.buffers import Argument, Buffer
 from webtune.core.fingerprint import candidate_id
 from webtune.core.work import Work
-from webtune.errors import KernelError
+from webtune.errors import ArgumentError, KernelError
 from webtune.gpu.base import Device
 from webtune.material import material
 from webtune.recorder import Recorder, check_argument
@@ -134,8 +134,18 @@ class Kernel(TunableSet):
     def bind(self, args: Sequence[Any], device: Device) -> tuple[Argument, ...]:
         """The caller's arguments, checked against the shader's declarations. `ArgumentError`."""
         bound = super().bind(args, device)
+        written: dict[int, str] = {}
         for declaration, value in zip(self._bindings, bound, strict=True):
             check_argument(self.name, declaration, value, device.limits)
+            if declaration.written and isinstance(value, Buffer):
+                written[id(value.handle)] = declaration.name
+        for declaration, value in zip(self._bindings, bound, strict=True):
+            other = written.get(id(value.handle)) if isinstance(value, Buffer) else None
+            if other not in (None, declaration.name):
+                raise ArgumentError(
+                    f"{self.name}: {declaration.name} and {other} are the same buffer, which "
+                    "WebGPU does not allow where one is written; pass two"
+                )
         return bound
 
     def _build(self) -> Iterator[Tunable]:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from webtune.buffers import Argument, Buffer, HostArray, dtype_bytes
-from webtune.errors import Reject
+from webtune.errors import DeviceLost, LaunchError, Reject, TunerClosed, WebtuneError
 from webtune.gpu.base import Device, Dispatch, Program
 from webtune.recorder import Recorder
 from webtune.tunable import Tunable
@@ -19,30 +19,63 @@ __all__ = ["Launcher", "Recorded"]
 
 _PROGRAMS = 128
 _UNIFORMS = 256
+_AS_THEY_ARE = (Reject, LaunchError, DeviceLost, TunerClosed)
+
+Nested = Callable[..., "Recorded"]
+"""Records the candidate of another kernel: `nested(kernel, *args)`."""
 
 
 class Recorded:
-    """A candidate's dispatches on certain arguments, with the scratch memory that they use."""
+    """A candidate's dispatches on certain arguments, with the scratch memory that they use.
 
-    __slots__ = ("_device", "dispatches", "nested", "scratch")
+    `inner` are the candidates of other kernels that it runs; each of them `still` says whether
+    it is what would be run today.
+    """
+
+    __slots__ = ("_device", "_still", "dispatches", "inner", "scratch")
 
     def __init__(
         self,
         device: Device,
         dispatches: tuple[Dispatch, ...],
         scratch: tuple[Buffer, ...],
-        nested: bool = False,
+        inner: tuple[Recorded, ...] = (),
     ) -> None:
         self._device = device
-        self.nested = nested
+        self._still: Callable[[], bool] | None = None
         self.dispatches = dispatches
         self.scratch = scratch
+        self.inner = inner
+
+    @property
+    def nested(self) -> bool:
+        """Whether it runs other kernels."""
+        return bool(self.inner)
+
+    @property
+    def handles(self) -> set[int]:
+        """Ids of the handles of all its scratch memory."""
+        own = {id(buffer.handle) for buffer in self.scratch}
+        return own.union(*(each.handles for each in self.inner))
+
+    def valid_while(self, still: Callable[[], bool]) -> Recorded:
+        """The same, good for as long as `still()`."""
+        self._still = still
+        return self
+
+    @property
+    def valid(self) -> bool:
+        """Whether every pick in it is still the one to run."""
+        own = self._still is None or self._still()
+        return own and all(each.valid for each in self.inner)
 
     def free(self) -> None:
         """Give the scratch memory back."""
         for buffer in self.scratch:
             self._device.destroy_buffer(buffer.handle)
         self.scratch = ()
+        for each in self.inner:
+            each.free()
 
 
 class Launcher:
@@ -60,10 +93,10 @@ class Launcher:
         self,
         tunable: Tunable,
         args: tuple[Argument, ...],
-        nested: Callable[..., Sequence[Dispatch]] | None = None,
+        nested: Nested | None = None,
     ) -> Recorded:
-        """Run the candidate's function. Raises `Reject` when it does not serve these inputs, and
-        what the function raises."""
+        """Run the candidate's function. Raises `Reject` when it does not serve these inputs or its
+        function raises, `LaunchError` and `DeviceLost` as they are."""
         lacking = tunable.requires - self._device.features
         if lacking:
             raise Reject(f"the device does not grant {', '.join(sorted(lacking))}")
@@ -90,48 +123,57 @@ class Launcher:
             tunable.record(recorder, args)
             if not recorder.dispatches:
                 raise Reject("it recorded no dispatch")
-        except BaseException:
-            for buffer in scratch:
-                self._device.destroy_buffer(buffer.handle)
-            raise
-        return Recorded(
-            self._device, recorder.dispatches, tuple(scratch), nested=recorder.ran_others
-        )
+        except BaseException as error:
+            Recorded(self._device, (), tuple(scratch), tuple(recorder.inner)).free()
+            if isinstance(error, _AS_THEY_ARE) or not isinstance(error, Exception):
+                raise
+            text = str(error)
+            known = isinstance(error, WebtuneError)
+            raise Reject(text if known else f"it raised {type(error).__name__}: {text}") from error
+        return Recorded(self._device, recorder.dispatches, tuple(scratch), tuple(recorder.inner))
 
     def program(
         self,
         tunable: Tunable,
         args: tuple[Argument, ...],
-        nested: Callable[..., Sequence[Dispatch]] | None = None,
+        nested: Nested | None = None,
     ) -> Program:
         """The candidate's program on these arguments, made now if it is not kept. Raises
-        `LaunchError`, `Reject`, and what the candidate's function raises."""
-        place = (tunable.id, *(_identity(arg) for arg in args))
+        `LaunchError`, `Reject`, `DeviceLost`."""
+        # By the object and not by its id: equal ids are for the store, where nothing else is.
+        place = (tunable, *(_identity(arg) for arg in args))
         with self._lock:
             kept = self._programs.get(place)
             if kept is not None:
-                self._programs.move_to_end(place)
-                return kept[0]
-            recorded = self.record(tunable, args, nested)
-            try:
-                program = self._device.compile_now(recorded.dispatches)
-            except BaseException:
+                if kept[1].valid:
+                    self._programs.move_to_end(place)
+                    return kept[0]
+                self._drop(place)
+        # Outside the lock: a candidate that runs other kernels may have them tuned.
+        recorded = self.record(tunable, args, nested)
+        try:
+            program = self._device.compile_now(recorded.dispatches)
+        except BaseException:
+            recorded.free()
+            raise
+        with self._lock:
+            if place in self._programs:  # another thread was faster
+                self._device.release(program)
                 recorded.free()
-                raise
-            # What another kernel's pick is part of is not kept: that pick may change.
-            if not recorded.nested:
-                # The arguments are kept, so that their ids stay theirs.
-                self._programs[place] = (program, recorded, args)
-                while len(self._programs) > _PROGRAMS:
-                    self._drop(next(iter(self._programs)))
-            return program
+                return self._programs[place][0]
+            # The arguments are kept, so that their ids stay theirs.
+            self._programs[place] = (program, recorded, args)
+            while len(self._programs) > _PROGRAMS:
+                self._drop(next(iter(self._programs)))
+        return program
 
     def forget(self, buffer: Buffer | None = None, tunable: Tunable | None = None) -> None:
         """Drop the programs of a buffer or a candidate; all, when neither is given."""
         with self._lock:
             for place in list(self._programs):
-                if (buffer is None or id(buffer.handle) in place[1:]) and (
-                    tunable is None or tunable.id == place[0]
+                held = {part[0] for part in place[1:]}
+                if (buffer is None or id(buffer.handle) in held) and (
+                    tunable is None or tunable is place[0]
                 ):
                     self._drop(place)
 
@@ -160,6 +202,5 @@ class Launcher:
 
 
 def _identity(arg: Argument) -> Any:
-    if isinstance(arg, Buffer):
-        return id(arg.handle)
-    return (arg.dtype, arg.shape, bytes(arg.data))
+    # Two views of one buffer are two arguments: workgroups and bound sizes follow the view.
+    return (id(arg.handle) if isinstance(arg, Buffer) else None, arg.form)

@@ -21,7 +21,7 @@ from webtune.tunable import TunableSet
 
 __all__ = ["Gathering", "Place", "Problem", "Problems", "environment"]
 
-_ENVIRONMENT: list[str] = []
+_ENVIRONMENT: list[list[str]] = []
 _PICKS: dict[str, Picks] = {}
 _PICKS_OF: WeakKeyDictionary[Store, Picks] = WeakKeyDictionary()
 _MOST_FORMS = 1024
@@ -33,14 +33,15 @@ def environment(name: str) -> Any:
     store. Tunes under way settle into the environment in which they began."""
     if not isinstance(name, str) or not name:
         raise ArgumentError("an environment has a name, such as environment('laptop on battery')")
-    _ENVIRONMENT.append(name)
+    mine = [name]  # by identity: blocks of one name may nest, and threads leave in any order
+    _ENVIRONMENT.append(mine)
     try:
         yield
     finally:
-        _ENVIRONMENT.remove(name)
+        _ENVIRONMENT[:] = [each for each in _ENVIRONMENT if each is not mine]
 
 
-Place = tuple[str, str, str]
+Place = tuple[str, str, str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +56,10 @@ class Problem:
 
     @property
     def place(self) -> Place:
-        """The key in memory. A pick is an index, so it is good for one fingerprint only; and a
-        call that began before a switch of the environment must not answer after it."""
-        return (self.tunables.fingerprint, self.address.environment, self.address.key)
+        """The key in memory. A pick is an index, so it is good for one order of one set only; and
+        a call that began before a switch of the environment must not answer after it."""
+        kernel, address = self.tunables, self.address
+        return (kernel.order, kernel.validity, address.environment, address.key)
 
 
 class Gathering(Protocol):
@@ -91,7 +93,7 @@ class Problems:
     @property
     def environment(self) -> str:
         """The environment in force now."""
-        return _ENVIRONMENT[-1] if _ENVIRONMENT else self._config.environment
+        return _ENVIRONMENT[-1][0] if _ENVIRONMENT else self._config.environment
 
     def address(self, kernel: TunableSet, key: Any) -> Address:
         """Where the record of a set's key lies, in the environment in force now."""

@@ -33,7 +33,7 @@ class Recorder:
         limits: Mapping[str, int],
         allocate: Callable[[Sequence[int], str], Buffer],
         uniform: Callable[[HostArray, str], Buffer],
-        nested: Callable[..., Sequence[Dispatch]] | None = None,
+        nested: Callable[..., Any] | None = None,
     ) -> None:
         self.label = label
         self.features = features
@@ -42,7 +42,8 @@ class Recorder:
         self._uniform = uniform
         self._nested = nested
         self._dispatches: list[Dispatch] = []
-        self.ran_others = False
+        self.inner: list[Any] = []
+        """What was recorded of other kernels, each with its scratch memory."""
 
     @property
     def dispatches(self) -> tuple[Dispatch, ...]:
@@ -58,8 +59,9 @@ class Recorder:
         tuned)."""
         if self._nested is None:
             raise KernelError("this recorder cannot run other kernels")
-        self.ran_others = True
-        self._dispatches.extend(self._nested(kernel, *args))
+        recorded = self._nested(kernel, *args)
+        self.inner.append(recorded)
+        self._dispatches.extend(recorded.dispatches)
 
     def dispatch(
         self,

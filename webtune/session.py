@@ -14,18 +14,17 @@ from webtune.core.model import Outcome, Problem, Reading, Round
 from webtune.core.plan import Plan, plan
 from webtune.drive import awaiting
 from webtune.errors import (
-    ArgumentError,
     DeviceLost,
     Failure,
     FailureKind,
     KernelError,
     LaunchError,
     Reject,
-    UsageError,
     WebtuneError,
 )
-from webtune.gpu.base import Copy, Device, Dispatch
+from webtune.gpu.base import Copy, Device
 from webtune.launch import Launcher, Recorded
+from webtune.problem import Place
 from webtune.problem import Problem as Keyed
 from webtune.store.base import Store
 from webtune.strategies import get as get_strategy
@@ -61,7 +60,7 @@ class Session:
         progress: Callable[[Progress], None] | None,
         known_ns: Mapping[int, tuple[int, ...]] | None = None,
         limit_ns: int | None = None,
-        inner: Callable[..., tuple[Keyed, Sequence[Dispatch], bool]] | None = None,
+        inner: Callable[..., tuple[Keyed, Recorded, bool]] | None = None,
         settle: Callable[[Keyed], Awaitable[None]] | None = None,
     ) -> None:
         self._set = tunables
@@ -79,8 +78,8 @@ class Session:
         self._limit_ns = limit_ns
         self._inner = inner
         self._settle = settle
-        self._unsettled: dict[tuple[str, str, str], Keyed] = {}
-        self._broken: dict[tuple[str, str, str], WebtuneError] = {}
+        self._unsettled: dict[Place, Keyed] = {}
+        self._broken: dict[Place, WebtuneError] = {}
         self._entrants: dict[int, Entrant | Failure] = {}
         self._made: list[Any] = []
         self._recorded: dict[int, Recorded] = {}
@@ -237,15 +236,16 @@ class Session:
             finally:
                 self._recorded.pop(index).free()
 
-    def _nested(self, kernel: TunableSet, *args: Any) -> Sequence[Dispatch]:
+    def _nested(self, kernel: TunableSet, *args: Any) -> Recorded:
         if self._inner is None:
             raise KernelError("this tune cannot run other kernels")
-        problem, dispatches, settled = self._inner(kernel, *args)
+        problem, recorded, settled = self._inner(kernel, *args)
         if problem.place in self._broken:
+            recorded.free()
             raise self._broken[problem.place]
         if not settled:
             self._unsettled[problem.place] = problem
-        return dispatches
+        return recorded
 
     def _enter(self, index: int, args: tuple[Argument, ...]) -> Entrant | Failure:
         one = self._set.tunables[index]
@@ -254,16 +254,31 @@ class Session:
             recorded = self._launcher.record(one, args, self._nested)
         except Reject as error:
             return Failure(FailureKind.REJECTED, str(error))
-        except (KernelError, ArgumentError, UsageError) as error:
-            return Failure(FailureKind.REJECTED, str(error))
         except LaunchError as error:
             return Failure(FailureKind.LAUNCH, str(error))
-        except DeviceLost:
-            raise
-        except Exception as error:
-            return Failure(FailureKind.REJECTED, f"it raised {type(error).__name__}: {error}")
+        stray = self._stray(recorded)
+        if stray is not None:
+            recorded.free()
+            return Failure(FailureKind.REJECTED, stray)
         self._recorded[index] = recorded
         return Entrant(one.id, one.name, recorded.dispatches, one.repeat)
+
+    def _stray(self, recorded: Recorded) -> str | None:
+        """What a candidate would write that is neither a clone of this tune nor its own scratch:
+        a tune changes nothing of the caller's."""
+        free = recorded.handles | {id(handle) for handle in self._made}
+        for dispatch in recorded.dispatches:
+            for binding in dispatch.bindings:
+                if binding.kind == "storage" and id(binding.handle) not in free:
+                    return self._stray_text(binding.handle)
+        return None
+
+    def _stray_text(self, handle: Any) -> str:
+        for place, arg in enumerate(self._caller_args):
+            if isinstance(arg, Buffer) and arg.handle is handle:
+                name = self._set.argument_name(place)
+                return f"it writes {name}, which outputs= does not name; name it there"
+        return "it writes a buffer that is not among its arguments; pass it as one"
 
     def _free(self) -> None:
         for recorded in self._recorded.values():

@@ -78,7 +78,7 @@ def decision(
         "kernel": kernel.name,
         "key": json.loads(address.key),
         "environment": address.environment,
-        "fingerprint": kernel.fingerprint,
+        "fingerprint": kernel.validity,
         "hardware": device.identity.digest,
         "device": device.identity.label,
         "clock": {

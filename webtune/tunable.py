@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from webtune.buffers import Argument, Buffer, HostArray, as_host_array, dtype_bytes
-from webtune.core.fingerprint import candidate_id, set_fingerprint
+from webtune.core.fingerprint import candidate_id, digest, set_fingerprint
 from webtune.core.work import Work
 from webtune.errors import ArgumentError, KernelError
 from webtune.gpu.base import Device
@@ -86,6 +86,8 @@ class TunableSet:
     ) -> None:
         if not isinstance(name, str) or not name:
             raise KernelError("a set needs a name: it is what its picks are remembered under")
+        if not name.isprintable():  # lone surrogates are not, and no store can hold them
+            raise KernelError(f"the name {name!r} has characters that cannot be printed")
         self.name = name
         self.arguments = tuple(arguments) if arguments is not None else None
         self.outputs = tuple(outputs) if outputs is not None else None
@@ -99,6 +101,8 @@ class TunableSet:
         self._sources: list[Callable[[], Iterable[Tunable]]] = []
         self._tunables: tuple[Tunable, ...] | None = None
         self._digest: str | None = None
+        self._order: str | None = None
+        self._validity: tuple[Any, tuple[str, ...], str] = (None, (), "")
         if arguments is not None:
             self._check_names()
 
@@ -154,8 +158,10 @@ class TunableSet:
                 f"{len(other.arguments)}; alternatives must take the same"
             )
         if other.outputs is not None:
-            self.outputs = tuple(dict.fromkeys((*(self.outputs or ()), *other.outputs)))
-        self.restore = tuple(dict.fromkeys((*self.restore, *other.restore)))
+            self.outputs = tuple(
+                dict.fromkeys((*(self.outputs or ()), *self._mine(other, "outputs")))
+            )
+        self.restore = tuple(dict.fromkeys((*self.restore, *self._mine(other, "restore"))))
         self._check_names()
         attached = tuple((groups or {}).items())
         prefix = f"{other.name}: "
@@ -174,9 +180,19 @@ class TunableSet:
 
         self._append(build)
 
+    def _mine(self, other: TunableSet, what: str) -> Iterator[str]:
+        """Another set's arguments by the names that the same places have here."""
+        names: tuple[str, ...] = getattr(other, what)
+        for name in names:
+            if self.arguments and other.arguments and name in other.arguments:
+                yield self.arguments[other.arguments.index(name)]
+            else:
+                yield name
+
     def _append(self, build: Callable[[], Iterable[Tunable]]) -> None:
         self._sources.append(build)
-        self._tunables = self._digest = None
+        self._tunables = self._digest = self._order = None
+        self._validity = (None, (), "")
 
     def _learn_arguments(self, function: Callable[..., None], skip: int) -> None:
         positional = [
@@ -184,6 +200,7 @@ class TunableSet:
             for parameter in inspect.signature(function).parameters.values()
             if parameter.kind
             in (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+            and parameter.default is inspect.Parameter.empty  # what a loop binds is no argument
         ]
         names = tuple(positional[skip:])
         if self.arguments is None:
@@ -227,6 +244,30 @@ class TunableSet:
         if self._digest is None:
             self._digest = set_fingerprint(self.name, [one.id for one in self.tunables])
         return self._digest
+
+    @property
+    def order(self) -> str:
+        """A digest of the candidates in their order: an index means something only beside it."""
+        if self._order is None:
+            self._order = digest([one.id for one in self.tunables])
+        return self._order
+
+    @property
+    def validity(self) -> str:
+        """What a stored pick is of: the fingerprint, how samples start, and which check its
+        candidates passed."""
+        check, restore, text = self._validity
+        if not text or check is not self.check or restore != self.restore:
+            check, restore = self.check, self.restore
+            passed = "" if check is None else digest([type(check).__qualname__, _state(check)])
+            text = f"{self.fingerprint}/{digest(sorted(restore))}/{passed}"
+            self._validity = (check, restore, text)
+        return text
+
+    def accepts(self, validity: str) -> bool:
+        """Whether a pick of that validity is one of this set: checked alike, where it checks."""
+        mine, theirs = self.validity.split("/"), validity.split("/")
+        return mine[:2] == theirs[:2] and mine[2:] in ([""], theirs[2:])
 
     def bind(self, args: Sequence[Any], device: Device) -> tuple[Argument, ...]:
         """The caller's arguments as buffers and host arrays. Raises `ArgumentError`."""
@@ -306,6 +347,14 @@ class TunableSet:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r})"
+
+
+def _state(check: Any) -> list[list[str]]:
+    """A check's settings: its functions by what they do, the rest as text."""
+    return [
+        [name, material(value) if callable(value) else repr(value)]
+        for name, value in sorted(vars(check).items())
+    ]
 
 
 def _caller(

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -23,6 +23,7 @@ from webtune.core.peaks import Peaks
 from webtune.core.records import Record
 from webtune.decisions import (
     demoted,
+    distrusted,
     index_of_winner,
     known_samples,
     make_record,
@@ -43,7 +44,7 @@ from webtune.errors import (
     UsageError,
     WebtuneError,
 )
-from webtune.gpu.base import Device, Dispatch, Program
+from webtune.gpu.base import Device, Program
 from webtune.host import Host, Job
 from webtune.launch import Launcher, Recorded
 from webtune.nested import recording, waiting
@@ -74,6 +75,7 @@ class _Flight:
     """A tune under way, for those who wait for it."""
 
     error: Exception | None = None
+    owner: tuple[int, Any] | None = None
     waiting: list[asyncio.Future[None]] = field(default_factory=list)
 
     async def ended(self) -> None:
@@ -168,12 +170,13 @@ class Tuner:
         ties with it and why each other lost. Starts nothing."""
         return self._explain(self._understand(kernel, args))
 
-    def _explain(self, problem: Problem) -> TuneReport:
+    def _explain(self, problem: Problem, source: str = "") -> TuneReport:
         kernel = problem.tunables
         record = self._record_at(problem.address)
         state = self._known(problem)
-        if record is not None and record.fingerprint == kernel.fingerprint:
-            return self._report(problem, record, "memory" if isinstance(state, Hit) else "store")
+        if record is not None and kernel.accepts(record.fingerprint):
+            source = source or ("memory" if isinstance(state, Hit) else "store")
+            return self._report(problem, record, source)
         results = tuple(
             CandidateReport(one.name, one.params, one.id, "skipped", reason="not tuned yet")
             for one in kernel.tunables
@@ -250,6 +253,7 @@ class Tuner:
         while True:
             if self.device.lost:
                 problem.cache.lose(self.card)
+            before = problem.cache.lookup(problem.place, self.card)
             started = problem.cache.start(
                 problem.place,
                 device=self.card,
@@ -259,10 +263,15 @@ class Tuner:
             if isinstance(started, PendingMark):
                 return await self._tune(problem, started, progress, strategy, fresh=fresh)
             if isinstance(started, Hit):
-                return self._explain(problem)
+                return self._explain(problem, "memory" if isinstance(before, Hit) else "store")
             if self.device.lost:
                 raise DeviceLost(self.device.lost)
             flight = self._flights.get(problem.place)
+            if flight is not None and flight.owner == _caller():
+                raise UsageError(
+                    f"{problem.tunables.name}: this key is being tuned by this very call; what a "
+                    "tune calls (progress=, a reference, a candidate) cannot wait for it"
+                )
             await self._until_changed(problem)
             if flight is not None and flight.error is not None:
                 self._failures.pop(problem.place, None)
@@ -453,6 +462,7 @@ class Tuner:
         name = strategy or self.config.strategy or self.host.strategy
         began_s = self.host.monotonic_s()
         flight = self._flights[problem.place] = self._flights.get(problem.place) or _Flight()
+        flight.owner = _caller()
         try:
             with mark:
                 log.began(level, kernel.name, problem.address.key, name, len(kernel.tunables))
@@ -511,7 +521,7 @@ class Tuner:
 
     def _recall_ns(self, probe: TunableSet, key: Any) -> int | None:
         record = self._record_at(self._problems.address(probe, key))
-        if record is None or record.fingerprint != probe.fingerprint:
+        if record is None or not probe.accepts(record.fingerprint):
             return None
         return next((c.time_ns for c in record.candidates if c.id == record.winner), None)
 
@@ -618,70 +628,88 @@ class Tuner:
     # -- launching --------------------------------------------------------------------------
 
     def _launch(self, problem: Problem, state: LookUp, launch: Callable[[Program], None]) -> LookUp:
-        while isinstance(state, Hit):
-            one = problem.tunables.tunables[state.index]
+        """Launch the pick; when it fails, the next best; when nothing is known, the first that
+        serves. Only when one of them ran is it the fault of those that did not."""
+        kernel = problem.tunables
+        failures: dict[int, Failure] = {}
+        for index in self._in_order(problem, state):
             try:
-                self._launch_one(problem, one, launch)
-            except (LaunchError, Reject) as error:
-                state = self._give_up(problem, state.index, error)
-            else:
-                return state
-        failures: dict[str, Failure] = {}
-        for one in problem.tunables.tunables:
-            try:
-                self._launch_one(problem, one, launch)
+                self._launch_one(problem, kernel.tunables[index], launch)
             except Reject as error:
-                failures[one.name] = Failure(FailureKind.REJECTED, str(error))
+                failures[index] = Failure(FailureKind.REJECTED, str(error))
             except LaunchError as error:
-                failures[one.name] = Failure(FailureKind.LAUNCH, str(error))
+                failures[index] = Failure(FailureKind.LAUNCH, str(error))
             else:
-                return state
-        raise NoValidKernel(reasons_table(problem.tunables.name, failures), failures)
+                return self._launched(problem, state, index, failures)
+        named = {kernel.tunables[index].name: failure for index, failure in failures.items()}
+        raise NoValidKernel(reasons_table(kernel.name, named), named)
+
+    def _in_order(self, problem: Problem, state: LookUp) -> Iterator[int]:
+        """The pick, those measured by time, then the others; never one that was wrong or hung."""
+        kernel, record = problem.tunables, self._record_at(problem.address)
+        told = list(range(len(kernel.tunables)))
+        if isinstance(state, Hit):
+            yield state.index
+            told = [*runners_up(kernel, record, state.index), *told]
+        barred = self.store.suspects(problem.address.hardware) | distrusted(record)
+        for index in dict.fromkeys(told):
+            ours = isinstance(state, Hit) and index == state.index
+            if not ours and kernel.tunables[index].id not in barred:
+                yield index
 
     def _launch_one(
         self, problem: Problem, one: Tunable, launch: Callable[[Program], None]
     ) -> None:
         program = self._launcher.program(one, problem.args, self._nested)
         if program.failure is not None:
+            self._launcher.forget(tunable=one)
             raise LaunchError(program.failure)
         launch(program)
 
-    def _give_up(self, problem: Problem, index: int, error: Exception) -> LookUp:
-        """Take a failed pick out of memory and store; the runner-up takes its place."""
+    def _launched(
+        self, problem: Problem, state: LookUp, index: int, failures: Mapping[int, Failure]
+    ) -> LookUp:
+        """Candidate `index` ran after those in `failures` did not: a pick among these is given
+        up where the device refused it. One that only rejects these arguments stays."""
+        if not isinstance(state, Hit) or index == state.index:
+            return state
         kernel, address = problem.tunables, problem.address
-        one = kernel.tunables[index]
-        log.failed(self.config.log, kernel.name, one.name, error)
-        self._launcher.forget(tunable=one)
-        problem.cache.evict(problem.place)
         record = self._record_at(address)
-        changed = demoted(record, one.id, str(error), self.host.now_s()) if record else None
-        if changed is not None:
-            self._keep(address, changed)
-            for candidate in runners_up(kernel, changed, index):
-                problem.cache.insert(problem.place, candidate)
-                return Hit(candidate)
-        elif record is not None:
-            self._unstored.pop(address, None)
-            self.store.purge(
-                environment=address.environment,
-                hardware=address.hardware,
-                name=address.name,
-                key=address.key,
-            )
+        for each, failure in failures.items():
+            one = kernel.tunables[each]
+            log.failed(self.config.log, kernel.name, one.name, LaunchError(str(failure)))
+            if failure.kind is FailureKind.LAUNCH:
+                self._launcher.forget(tunable=one)
+                record = demoted(record, one.id, failure.reason, self.host.now_s()) or record
+        if failures[state.index].kind is not FailureKind.LAUNCH:
+            return Hit(index)
+        if record is not None and record.winner == kernel.tunables[index].id:
+            self._keep(address, record)
+            problem.cache.insert(problem.place, index)
+            return Hit(index)
+        # Nothing that was measured is left: the next call decides anew.
+        problem.cache.evict(problem.place)
+        self._unstored.pop(address, None)
+        self.store.purge(
+            environment=address.environment,
+            hardware=address.hardware,
+            name=address.name,
+            key=address.key,
+        )
         return Pending()
 
     # -- kernels inside kernels ---------------------------------------------------------------
 
-    def _nested(self, kernel: TunableSet, *args: Any) -> Sequence[Dispatch]:
-        """The dispatches of the best candidate of a kernel that another one runs. Tunes it first
-        where a call may wait."""
+    def _nested(self, kernel: TunableSet, *args: Any) -> Recorded:
+        """The best candidate of a kernel that another one runs. Tunes it first where a call may
+        wait."""
         problem = self._understand(kernel, args)
         with recording(problem):
             state = self._answer(problem)
             index = state.index if isinstance(state, Hit) else None
-            return self._dispatches(problem, index)
+            return self._recorded(problem, index)
 
-    def _inner(self, kernel: TunableSet, *args: Any) -> tuple[Problem, Sequence[Dispatch], bool]:
+    def _inner(self, kernel: TunableSet, *args: Any) -> tuple[Problem, Recorded, bool]:
         """The same for a tune, starting nothing; and whether the kernel is settled."""
         problem = self._understand(kernel, args)
         state = self._known(problem)
@@ -689,23 +717,39 @@ class Tuner:
         if index is None:
             index = 0 if len(kernel.tunables) == 1 else self.stored_index(problem)
         with recording(problem):
-            return problem, self._dispatches(problem, index), index is not None
+            return problem, self._recorded(problem, index), index is not None
 
     async def _settle_inner(self, outer: Problem, inner: Problem) -> None:
         """Have a kernel decided that the tune of `outer` runs in its candidates."""
         with waiting(outer, inner):
             await self.decide(inner)
 
-    def _dispatches(self, problem: Problem, index: int | None) -> Sequence[Dispatch]:
+    def _recorded(self, problem: Problem, index: int | None) -> Recorded:
+        """A kernel's pick for another one's candidate, or the first that serves; good for as long
+        as memory says the same."""
         kernel = problem.tunables
-        if index is not None:
-            return self.record_candidate(kernel.tunables[index], problem.args).dispatches
-        for one in kernel.tunables:
+        order = range(len(kernel.tunables))
+        for each in order if index is None else dict.fromkeys((index, *order)):
             try:
-                return self.record_candidate(one, problem.args).dispatches
+                recorded = self.record_candidate(kernel.tunables[each], problem.args)
             except Reject:
                 continue
+            known = problem.cache.settled(problem.place)
+            return recorded.valid_while(partial(_still, problem, known))
         raise Reject(f"no candidate of {kernel.name} serves these inputs")
+
+
+def _still(problem: Problem, index: int | None) -> bool:
+    return problem.cache.settled(problem.place) == index
+
+
+def _caller() -> tuple[int, Any]:
+    """Who is calling: the thread, and the task where there is one."""
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:
+        task = None
+    return threading.get_ident(), task
 
 
 async def _ended(jobs: Sequence[Job]) -> None:

@@ -48,7 +48,7 @@ def test_a_decision_tells_what_was_tried_measured_and_decided(make, opened):
     assert line["winner"] == report.winner.name == "b"
     assert line["strategy"] == "adaptive"
     assert line["hardware"] == device.identity.digest
-    assert line["fingerprint"] == ops.fingerprint
+    assert line["fingerprint"] == ops.validity
     assert line["launches"] == report.launches
     assert line["versions"]["webtune"] == wt.__version__
     assert any(event["candidate"] == "c" for event in line["events"])
