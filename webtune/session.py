@@ -14,6 +14,7 @@ from webtune.core.model import Outcome, Problem, Reading, Round
 from webtune.core.plan import Plan, plan
 from webtune.drive import awaiting
 from webtune.errors import (
+    ArgumentError,
     DeviceLost,
     Failure,
     FailureKind,
@@ -158,6 +159,11 @@ class Session:
         for place, arg in enumerate(given):
             if not isinstance(arg, Buffer) or not (place in written or self._clone_all):
                 continue
+            if arg.handle is None:
+                raise ArgumentError(
+                    f"{self._set.name}: {self._set.argument_name(place)} was destroyed before the "
+                    "tune began"
+                )
             nbytes = -(-arg.nbytes // 4) * 4
             work = self._buffer(nbytes, f"tune {self._set.argument_name(place)}")
             copies.append(Copy(arg.handle, work, nbytes))
@@ -171,8 +177,15 @@ class Session:
                 copies.append(Copy(arg.handle, pristine, nbytes))
                 restore = Copy(pristine, work, nbytes)
             slots.append(Slot(name, place, work, arg.nbytes, arg.dtype, arg.shape, restore))
-        if copies:
-            self._device.copy(copies)
+        try:
+            if copies:
+                self._device.copy(copies)
+        except LaunchError as error:
+            names = ", ".join(slot.name for slot in slots) or "its arguments"
+            raise ArgumentError(
+                f"{self._set.name}: a tune runs on copies, and {names} could not be copied: create "
+                f"your own buffers with COPY_SRC, or give inputs= ({error})"
+            ) from error
         return tuple(args), slots
 
     def _buffer(self, nbytes: int, label: str) -> Any:

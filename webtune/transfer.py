@@ -60,7 +60,10 @@ def wrap(device: Device, raw: Any, dtype: str, shape: int | Sequence[int] | None
         raise ArgumentError(f"a {type(raw).__name__} is no buffer of this device")
     if shape is None:
         shape = (nbytes // dtype_bytes(dtype),)
-    buffer = Buffer(raw, dtype, (shape,) if isinstance(shape, int) else shape, device)
+    sides = (shape,) if isinstance(shape, int) else tuple(shape)
+    if min(sides, default=1) <= 0:
+        raise ArgumentError(f"a view of shape {sides} holds nothing; sides must be positive")
+    buffer = Buffer(raw, dtype, sides, device)
     if buffer.nbytes > nbytes:
         raise ArgumentError(
             f"{dtype} of shape {buffer.shape} needs {buffer.nbytes} bytes, the buffer has {nbytes}"

@@ -235,3 +235,26 @@ def test_uploading_nothing_or_no_data_is_refused(tuner):
         tuner.upload(np.zeros(0, np.float32))
     with pytest.raises(wt.ArgumentError, match="buffer protocol"):
         tuner.upload([1, 2, 3])
+
+
+def test_a_raw_buffer_that_cannot_be_copied_is_told_by_name():
+    import wgpu
+
+    device = wgpu.gpu.request_adapter_sync().request_device_sync()
+    y = device.create_buffer(size=4000, usage=wgpu.BufferUsage.STORAGE)
+    with wt.open_tuner(device=device, store="memory") as tuner:
+        x = tuner.upload(np.arange(1000, dtype=np.float32))
+        with pytest.raises(wt.ArgumentError, match=r"y could not be copied.*COPY_SRC"):
+            tuner.run(copy_kernel(), x, y)
+        with pytest.raises(wt.ArgumentError, match="positive"):
+            tuner.wrap(y, "f32", (-4,))
+
+
+def test_a_buffer_destroyed_between_gathering_and_tuning_is_told(tuner, args):
+    y = tuner.empty(1000)
+    with wt.gather(tuner) as gathered:
+        tuner.run(copy_kernel(key=lambda x, y: "gone"), args[0], y)
+    y.destroy()
+    (entry,) = gathered.tune()
+    assert entry.state is wt.GatherState.FAILED
+    assert "destroyed" in str(entry.error)
