@@ -138,7 +138,8 @@ async def close_enough() -> Any:
 
     found = []
     async with opened() as tuner:
-        tuner._peaks = Peaks(1e6, 1e6, 1_000)  # a device so slow that whatever runs reaches it
+        # A device so slow that whatever runs reaches it.
+        tuner._remembered.peaks = Peaks(1e6, 1e6, 1_000)
         kernel = spin((60, 6_000, 7_000), work=lambda p, x, y: wt.Work(flops=1e6, bytes=1e4))
         for strategy in ("adaptive", "fixed"):
             report = await tuner.tune_async(kernel, *data(tuner), strategy=strategy, fresh=True)

@@ -169,7 +169,7 @@ async def close_during() -> Any:
     x, y = data(tuner)
     tuner.run(kernel, x, y)
     await asyncio.sleep(0.2)
-    jobs = [job for job, _ in tuner._jobs.values()]
+    jobs = [job for job, _ in tuner._decider.jobs.values()]
     tuner.close()
     await asyncio.gather(*jobs, return_exceptions=True)
     try:
@@ -177,7 +177,8 @@ async def close_during() -> Any:
         raised = ""
     except wt.TunerClosed as error:
         raised = str(error)
-    return [len(jobs), all(job.done() for job in jobs), len(tuner._jobs), "closed" in raised]
+    left = len(tuner._decider.jobs)
+    return [len(jobs), all(job.done() for job in jobs), left, "closed" in raised]
 
 
 def test_closing_a_tuner_ends_what_is_pending(main: PythonPage) -> None:
