@@ -1,129 +1,474 @@
 """What a Python function is made of, as text: part of a candidate's fingerprint.
 
-Editing the function, or a constant that it names, changes the text; moving it, renaming its file
-or changing the Python version does not, where the source can be read.
+Editing the function, or a value or helper that it names however deep, changes the text; moving
+it, renaming its file, another process or another Python version does not, where the source can be
+read. No address and no path of a machine gets in.
 """
 
 from __future__ import annotations
 
-import ast
-import inspect
-import linecache
-import threading
-from collections.abc import Callable, Iterator
-from functools import lru_cache
-from types import CodeType
+import hashlib
+import os
+import re
+import sys
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from enum import Enum
+from functools import cached_property, lru_cache, partial
+from inspect import getattr_static
+from types import (
+    BuiltinFunctionType,
+    FunctionType,
+    GetSetDescriptorType,
+    MappingProxyType,
+    MemberDescriptorType,
+    MethodType,
+    MethodWrapperType,
+    ModuleType,
+)
 from typing import Any
+
+from webtune.code_text import code_text, names_of
 
 __all__ = ["material"]
 
-_PARSING = threading.Lock()
-_TRIES = 5
+MOST_PARTS = 20_000
+MOST_DEPTH = 40
+MOST_WALKS = 4
+MOST_ARRAY_BYTES = 1 << 26
+"""Larger arrays are known by dtype and shape: they are data, not parameters of code."""
+LONG = 256
+
+_BY_NAME = frozenset({"js", "numpy", "pyodide", "pyodide_js", "webtune", "wgpu"})
+"""Packages that are known by the names used of them, like the standard library: their code is of
+a version, and not the kernel's."""
+_ACTING = frozenset(
+    {
+        "asyncio",
+        "concurrent",
+        "contextvars",
+        "logging",
+        "multiprocessing",
+        "queue",
+        "random",
+        "selectors",
+        "socket",
+        "subprocess",
+        "tempfile",
+        "threading",
+        "unittest",
+        "weakref",
+    }
+)
+"""Of the standard library, what is a state of the process and no value."""
+_PLACES = frozenset(
+    {
+        "__builtins__",
+        "__cached__",
+        "__doc__",
+        "__file__",
+        "__loader__",
+        "__name__",
+        "__package__",
+        "__path__",
+        "__spec__",
+    }
+)
+_LIVE = frozenset({"handle", "owner"})
+"""Attributes of a buffer that are of this process."""
+_REFLECTING = frozenset({"__dict__", "asdict", "astuple", "getattr", "vars"})
+"""Code that names one of these may read any attribute."""
+_READING = frozenset(
+    {
+        "__add__",
+        "__bool__",
+        "__call__",
+        "__contains__",
+        "__float__",
+        "__format__",
+        "__get__",
+        "__getattr__",
+        "__getattribute__",
+        "__getitem__",
+        "__index__",
+        "__int__",
+        "__iter__",
+        "__len__",
+        "__mul__",
+        "__post_init__",
+        "__radd__",
+        "__rmul__",
+        "__str__",
+    }
+)
+"""Methods that code calls without naming them."""
+_WHOLE = _READING - {"__post_init__"}
+"""A class that has one of these may read all its state in it."""
+_PARTS = ("name", "source", "_constants", "_workgroups")
+"""What a kernel that another one runs is made of."""
+_ADDRESS = re.compile("0x[0-9a-fA-F]{4}")
 
 
 def material(function: Callable[..., Any] | None) -> str:
-    """The function's code and the plain values (text, numbers) it reads from outside itself."""
+    """The function's code and all that it reads from outside itself. Never raises.
+
+    Followed are globals, closures, defaults, helper functions, containers, enums, arrays, partial
+    functions, methods, and of modules, classes and instances the attributes that some code here
+    names. Of a callable object it is the whole state. What cannot be told from its value, a file
+    or a device say, is known by its type.
+    """
     if function is None:
         return ""
-    inner = inspect.unwrap(function)
-    code = getattr(inner, "__code__", None)
-    if code is None:  # a class instance or a builtin
-        called = getattr(getattr(type(inner), "__call__", None), "__code__", None)  # noqa: B004
-        kind = f"{type(inner).__module__}.{type(inner).__qualname__}"
-        return kind + (_code_text(called) if called is not None else repr(inner))
-    parts = [_code_text(code)]
-    closure = inspect.getclosurevars(inner) if inspect.isfunction(inner) else None
-    if closure is not None:
-        for name, value in sorted({**closure.globals, **closure.nonlocals}.items()):
-            if isinstance(value, str | int | float | bool):
-                parts.append(f"{name}={value!r}")
-            elif inspect.isfunction(value) and value is not inner:
-                parts.append(f"{name}={_code_text(value.__code__)}")
-    for default in getattr(inner, "__defaults__", None) or ():
-        parts.append(repr(default) if isinstance(default, str | int | float | bool) else "…")
-    return "\n".join(parts)
+    names: set[str] = set()
+    text = ""
+    for _ in range(MOST_WALKS):
+        known = len(names)
+        walk = _Walk(names, _home(function))
+        text = walk.root(function)
+        # A helper found late may name an attribute of an object that was met early.
+        if len(names) == known or not walk.chose:
+            break
+    return text
 
 
-@lru_cache(maxsize=1024)
-def _code_text(code: CodeType) -> str:
-    return _from_source(code) or _from_bytecode(code)
+class _Walk:
+    """One pass over everything that can be reached. `names` are the attributes that the code met
+    so far names; it grows on the way."""
 
+    def __init__(self, names: set[str], home: str) -> None:
+        self.names = names
+        self.home = home
+        self.met: dict[int, int] = {}
+        self.kept: list[object] = []
+        self.open: set[int] = set()
+        self.parts = 0
+        self.depth = 0
+        self.chose = False
+        """Whether a part of an object was taken by `names`."""
 
-def _from_source(code: CodeType) -> str | None:
-    lines = linecache.getlines(code.co_filename)
-    if not lines:
-        return None
-    tree = _parse("".join(lines))
-    if tree is None:
-        return None
-    columns = [
-        (line, column)
-        for line, _, column, _ in code.co_positions()
-        if line is not None and column is not None
-    ]
-    best: ast.AST | None = None
-    for node in _nodes_at(tree, code.co_firstlineno):
-        if isinstance(node, ast.FunctionDef) and node.name == code.co_name:
-            first = min([node.lineno, *(d.lineno for d in node.decorator_list)])
-            if code.co_firstlineno in (first, node.lineno):
-                best = node
-        elif isinstance(node, ast.Lambda) and code.co_name == "<lambda>":
-            start = (node.body.lineno, node.body.col_offset)
-            end = (node.body.end_lineno or 0, node.body.end_col_offset or 0)
-            if columns and all(start <= place <= end for place in columns if place[1] > 0):
-                inner = best is None or start >= (best.body.lineno, best.body.col_offset)  # type: ignore[attr-defined]
-                best = node if inner else best
-    return None if best is None else _unparse(best)
+    def root(self, function: Any) -> str:
+        if isinstance(function, FunctionType):
+            return self._guarded(function, self._function)
+        return self.value(function)
 
+    def value(self, value: Any) -> str:
+        """Any value as text."""
+        return self._guarded(value, self._any)
 
-def _nodes_at(tree: ast.Module, line: int) -> Iterator[ast.AST]:
-    """Statements and expressions that cover a line, outer before inner. A walk over all of a
-    file takes as long as a frame in a page, for every function."""
-    level: list[ast.AST] = [tree]
-    while level:
-        yield from level
-        level = [
-            child
-            for node in level
-            for child in ast.iter_child_nodes(node)
-            if not hasattr(child, "lineno") or _covers(child, line)
+    def _guarded(self, value: Any, render: Callable[[Any], str]) -> str:
+        self.parts += 1
+        if self.parts > MOST_PARTS or self.depth > MOST_DEPTH:
+            return f"…{_kind(value)}"
+        self.depth += 1
+        try:
+            return render(value)
+        except Exception:
+            # A foreign object may do anything when it is looked at.
+            return _kind(value)
+        finally:
+            self.depth -= 1
+
+    def _any(self, value: Any) -> str:
+        if value is None or isinstance(value, Enum) or type(value) in _PLAIN:
+            return self._enum(value) if isinstance(value, Enum) else _short(repr(value))
+        for types, render in _RENDER:
+            if isinstance(value, types):
+                return render(self, value)
+        if isinstance(value, Mapping) and not isinstance(value, dict | MappingProxyType):
+            return f"{_kind(value)}{self._pairs(value.items())}"
+        plain = _scalar_or_array(self, value)
+        return self._once(value, self._instance) if plain is None else plain
+
+    def _once(self, value: Any, render: Callable[[Any], str]) -> str:
+        """What has an identity is told once; met again, it is the same one."""
+        if id(value) in self.met:
+            return f"#{self.met[id(value)]}"
+        self.met[id(value)] = len(self.met)
+        self.kept.append(value)
+        return render(value)
+
+    # -- plain things --------------------------------------------------------------------------
+
+    def _enum(self, value: Enum) -> str:
+        return f"{type(value).__name__}.{value.name}={self.value(value.value)}"
+
+    def _number(self, value: Any) -> str:
+        for base in (bool, int, float, complex, str, bytes):
+            if isinstance(value, base):
+                return _short(base.__repr__(value))
+        return _kind(value)
+
+    def _pattern(self, value: re.Pattern[Any]) -> str:
+        return f"pattern {value.flags} {self.value(value.pattern)}"
+
+    def _bytes(self, value: Any) -> str:
+        view = memoryview(value)
+        return f"{view.format}{view.shape}:{_digest(view.tobytes())}"
+
+    def _sequence(self, value: Sequence[Any]) -> str:
+        if len(value) > LONG and all(type(each) in _PLAIN for each in value):
+            return f"{_kind(value)}[{_short(repr(list(value)))}]"
+        with _Open(self, value) as again:
+            inner = "…" if again else ",".join([self.value(each) for each in value])
+        return f"{_kind(value)}[{inner}]"
+
+    def _set(self, value: Iterable[Any]) -> str:
+        return f"{_kind(value)}{{{','.join(sorted(self.value(each) for each in value))}}}"
+
+    def _mapping(self, value: Mapping[Any, Any]) -> str:
+        with _Open(self, value) as again:
+            return "{…}" if again else self._pairs(value.items())
+
+    def _pairs(self, items: Iterable[tuple[Any, Any]]) -> str:
+        return f"{{{','.join([f'{self.value(k)}:{self.value(v)}' for k, v in list(items)])}}}"
+
+    def _path(self, value: os.PathLike[str]) -> str:
+        # Where it lies is of this machine.
+        return f"path {os.path.basename(os.fspath(value))!r}"
+
+    # -- code ----------------------------------------------------------------------------------
+
+    def _helper(self, function: FunctionType) -> str:
+        if self._by_name(function.__module__):
+            return f"{function.__module__}.{function.__qualname__}"
+        return f"<{self._once(function, self._function)}>"
+
+    def _function(self, function: FunctionType) -> str:
+        code = function.__code__
+        self.met.setdefault(id(function), len(self.met))
+        self.kept.append(function)
+        reads, attributes = names_of(code)
+        self.names |= attributes | _REFLECTING.intersection(reads)
+        parts = [code_text(code)]
+        for name in reads:
+            if name in function.__globals__ and name not in _PLACES:
+                parts.append(f"{name}={self.value(function.__globals__[name])}")
+        for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
+            try:
+                parts.append(f"{name}:={self.value(cell.cell_contents)}")
+            except ValueError:
+                parts.append(f"{name}:=…")
+        parts += [self.value(each) for each in function.__defaults__ or ()]
+        for name, each in sorted((function.__kwdefaults__ or {}).items()):
+            parts.append(f"{name}*={self.value(each)}")
+        parts += self._state(vars(function))
+        return "\n".join(parts)
+
+    def _method(self, method: MethodType) -> str:
+        return f"{self.value(method.__func__)} of {self.value(method.__self__)}"
+
+    def _builtin(self, function: Any) -> str:
+        owner = getattr(function, "__self__", None)
+        name = f"{getattr(function, '__module__', None)}.{function.__qualname__}"
+        bound = owner is not None and not isinstance(owner, ModuleType)
+        return f"{name} of {self.value(owner)}" if bound else name
+
+    def _partial(self, value: partial[Any]) -> str:
+        given = self._pairs(sorted(value.keywords.items()))
+        return f"partial({self.value(value.func)},{self.value(value.args)},{given})"
+
+    def _descriptor(self, value: Any) -> str:
+        inner = (getattr(value, name, None) for name in ("fget", "func", "__func__"))
+        return f"{_kind(value)}({self.value(next(each for each in inner if each is not None))})"
+
+    # -- what has attributes -------------------------------------------------------------------
+
+    def _by_name(self, module: object) -> bool:
+        package = _package(module)
+        return package != self.home and _is_foreign(package)
+
+    def _module(self, module: ModuleType) -> str:
+        if self._by_name(module.__name__):
+            return f"module {module.__name__}"
+        return self._once(module, self._contents)
+
+    def _contents(self, module: ModuleType) -> str:
+        # Code that reflects may read any value of a module, but not what the module imports.
+        state = {
+            name: value
+            for name, value in vars(module).items()
+            if name in self.names or not isinstance(value, ModuleType | type)
+        }
+        return f"module({self._listed(state)})"
+
+    def _class(self, kind: type) -> str:
+        if self._by_name(kind.__module__) or not hasattr(kind, "__dict__"):
+            return f"{kind.__module__}.{kind.__qualname__}"
+        return self._once(kind, lambda k: f"class {k.__name__}({'; '.join(self._members(k))})")
+
+    def _members(self, kind: type, own: Mapping[str, Any] | None = None) -> list[str]:
+        """The class attributes that the code names, or calls without naming them."""
+        found = []
+        self.chose = True
+        for name in sorted({"__init__"} | self.names | _READING):
+            holder = next((k for k in kind.__mro__ if name in vars(k)), None)
+            if holder is None or name in (own or {}) or self._by_name(holder.__module__):
+                continue
+            value = vars(holder)[name]
+            slot = isinstance(value, GetSetDescriptorType | MemberDescriptorType)
+            # A dataclass's fields say all that its own __init__ says.
+            if not slot and (name != "__init__" or "__dataclass_fields__" not in vars(holder)):
+                found.append(f"{name}={self.value(value)}")
+        if own is None and issubclass(kind, Enum):
+            found += [self._enum(each) for each in kind]
+        fields = getattr_static(kind, "__dataclass_fields__", {}) if own is None else {}
+        for name, field in fields.items():
+            default = (self.value(field.default), self.value(field.default_factory))
+            found.append(f"{name}?={default}")
+        return found
+
+    def _instance(self, value: Any) -> str:
+        kind = type(value)
+        state = dict(_slots(value)) | _attributes(value)
+        if self._by_name(kind.__module__):
+            return self._foreign(value, state)
+        if not state and isinstance(getattr_static(value, "__qualname__", None), str):
+            return f"{kind.__name__} {value.__qualname__}"
+        whole = any(self._defines(kind, name) for name in ("__dataclass_fields__", *_WHOLE))
+        members = "; ".join(self._members(kind, state))
+        return f"{kind.__name__}({self._listed(state, whole=whole)}; {members})"
+
+    def _foreign(self, value: Any, state: Mapping[str, Any]) -> str:
+        """An instance of a class that is known by name."""
+        package = _package(type(value).__module__)
+        name = getattr_static(value, "__name__", None)
+        if name is not None and self._by_name(getattr(value, "__module__", "")):
+            return f"{value.__module__}.{getattr(value, '__qualname__', value.__name__)}"
+        if hasattr(value, "__wrapped__"):
+            return f"{_kind(value)}({self.value(value.__wrapped__)})"
+        if package not in _BY_NAME and package not in _ACTING and state:
+            return f"{_kind(value)}({self._listed(state, whole=True)})"
+        text = "" if state or package in _ACTING else repr(value)
+        chosen = self.names.union(_PARTS) - _LIVE if package == "webtune" else self.names
+        self.chose = True
+        parts = [f"{n}={self.value(state[n])}" for n in sorted(chosen & state.keys())]
+        return f"{_kind(value)}({'' if _ADDRESS.search(text) else _short(text)}{', '.join(parts)})"
+
+    def _defines(self, kind: type, name: str) -> bool:
+        holder = next((k for k in kind.__mro__ if name in vars(k)), None)
+        return holder is not None and not self._by_name(holder.__module__)
+
+    def _listed(self, state: Mapping[str, Any], *, whole: bool = False) -> str:
+        return ", ".join(self._state(state, whole=whole))
+
+    def _state(self, state: Mapping[str, Any], *, whole: bool = False) -> list[str]:
+        """The attributes that the code names; all of them where `whole`."""
+        if not whole:
+            self.chose = self.chose or bool(state)
+            whole = not self.names.isdisjoint(_REFLECTING)
+        names = sorted(str(each) for each in state if whole or each in self.names)
+        return [
+            f"{name}={self.value(state[name])}"
+            for name in names
+            if name in state and not (name.startswith("__") and name.endswith("__"))
         ]
 
 
-def _covers(node: Any, line: int) -> bool:
-    decorators = getattr(node, "decorator_list", ())
-    first = min([node.lineno, *(each.lineno for each in decorators)])
-    return bool(first <= line <= node.end_lineno)
+class _Open:
+    """Marks a container as being told: True where it already is."""
+
+    def __init__(self, walk: _Walk, value: object) -> None:
+        self.walk, self.key = walk, id(value)
+
+    def __enter__(self) -> bool:
+        self.again = self.key in self.walk.open
+        self.walk.open.add(self.key)
+        return self.again
+
+    def __exit__(self, *error: object) -> None:
+        if not self.again:
+            self.walk.open.discard(self.key)
 
 
-def _unparse(node: ast.AST) -> str:
-    if isinstance(node, ast.FunctionDef):
-        bare = ast.FunctionDef(**{f: getattr(node, f) for f in node._fields})
-        bare.decorator_list = []
-        if ast.get_docstring(bare) is not None and len(bare.body) > 1:
-            bare.body = bare.body[1:]
-        ast.copy_location(bare, node)
-        return ast.unparse(bare)
-    return ast.unparse(node)
+_PLAIN = (bool, int, float, complex, str, bytes, type(...), range, slice)
+_RENDER: tuple[tuple[Any, Callable[[_Walk, Any], str]], ...] = (
+    (FunctionType, _Walk._helper),
+    (MethodType, _Walk._method),
+    ((BuiltinFunctionType, MethodWrapperType), _Walk._builtin),
+    (partial, _Walk._partial),
+    (ModuleType, _Walk._module),
+    (type, _Walk._class),
+    ((property, cached_property, staticmethod, classmethod), _Walk._descriptor),
+    ((list, tuple, deque), _Walk._sequence),
+    ((set, frozenset), _Walk._set),
+    ((dict, MappingProxyType), _Walk._mapping),
+    ((bool, int, float, complex, str, bytes), _Walk._number),
+    ((bytearray, memoryview), _Walk._bytes),
+    (re.Pattern, _Walk._pattern),
+    (os.PathLike, _Walk._path),
+)
 
 
-@lru_cache(maxsize=64)
-def _parse(text: str) -> ast.Module | None:
-    for _ in range(_TRIES):
-        try:
-            with _PARSING:
-                return ast.parse(text)
-        except SyntaxError:
-            return None
-        except SystemError:
-            # CPython before 3.13 shares the parser's depth between threads (gh-106905).
-            continue
-    return None
+def _scalar_or_array(walk: _Walk, value: Any) -> str | None:
+    """A number or an array of numpy or alike, None for anything else."""
+    # The type is asked: a foreign object's own attributes may be made up as they are asked for.
+    if not all(hasattr(type(value), each) for each in ("dtype", "shape", "tobytes")):
+        return None
+    dtype, shape = value.dtype, value.shape
+    head = f"{dtype}{shape}"
+    if getattr(dtype, "hasobject", False):
+        return f"{head}:{walk.value(value.tolist())}"
+    if shape == () and hasattr(value, "item"):
+        return f"{head}:{value.item()!r}"
+    if value.nbytes > MOST_ARRAY_BYTES:
+        return head
+    return f"{head}:{_digest(value.tobytes())}"
 
 
-def _from_bytecode(code: CodeType) -> str:
-    constants = [
-        _from_bytecode(value) if isinstance(value, CodeType) else repr(value)
-        for value in code.co_consts
-    ]
-    return f"{code.co_code.hex()}|{constants}|{code.co_names}|{code.co_varnames}"
+def _attributes(value: Any) -> dict[str, Any]:
+    try:
+        return dict(object.__getattribute__(value, "__dict__"))
+    except AttributeError:
+        return {}
+
+
+def _slots(value: Any) -> Iterator[tuple[str, Any]]:
+    for kind in type(value).__mro__:
+        slots = vars(kind).get("__slots__", ())
+        for name in [slots] if isinstance(slots, str) else slots:
+            private = name.startswith("__") and not name.endswith("__")
+            stored = f"_{kind.__name__.lstrip('_')}{name}" if private else name
+            slot = vars(kind).get(stored)
+            if isinstance(slot, MemberDescriptorType):
+                try:
+                    yield stored, slot.__get__(value, type(value))
+                except AttributeError:
+                    continue
+
+
+def _package(module: object) -> str:
+    return module.partition(".")[0] if isinstance(module, str) else ""
+
+
+@lru_cache(maxsize=1024)
+def _is_foreign(package: str) -> bool:
+    """Whether a package is known by the names used of it."""
+    if package not in sys.stdlib_module_names:
+        return package in _BY_NAME
+    # A user's module may have a name of the standard library.
+    file = getattr(sys.modules.get(package), "__file__", None)
+    library = os.path.dirname(os.__file__)
+    return file is None or (file.startswith(library) and "-packages" not in file[len(library) :])
+
+
+def _home(function: Any) -> str:
+    while isinstance(function, partial):
+        function = function.func
+    return _package(getattr(function, "__module__", ""))
+
+
+def _kind(value: object) -> str:
+    """A type's name, without the module where it may be moved."""
+    kind = type(value)
+    module = kind.__module__
+    if module == "builtins" or not _is_foreign(_package(module)):
+        return kind.__name__
+    return f"{module}.{kind.__qualname__}"
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= LONG else _digest(text.encode("utf-8", "surrogatepass"))
+
+
+def _digest(raw: bytes) -> str:
+    return f"{len(raw)}:{hashlib.blake2b(raw, digest_size=16).hexdigest()}"

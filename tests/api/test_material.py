@@ -1,8 +1,26 @@
 """A function is known by what it does and what it names, not by where it stands."""
 
+import dataclasses
+import enum
+import functools
+import importlib
 import importlib.util
+import os
+import re
+import string
+import subprocess
+import sys
+import time
+from pathlib import Path
+from threading import Lock
+from types import FunctionType, MappingProxyType, ModuleType
 
+import numpy as np
+import pytest
+
+from webtune.code_text import code_text
 from webtune.material import material
+from webtune.space import Params
 
 GROUP = 64
 
@@ -53,3 +71,315 @@ def test_code_without_a_file_is_known_by_its_bytecode():
 
 def test_nothing_is_nothing():
     assert material(None) == ""
+
+
+# -- what a function reads from outside itself
+
+
+class Counted:
+    def __init__(self, value):
+        self.value = value
+
+    def __call__(self, p):
+        return self.value
+
+    def method(self, p):
+        return self.value
+
+    @property
+    def doubled(self):
+        return 2 * self.value
+
+
+class App:
+    """Much of it has nothing to do with a kernel."""
+
+    def __init__(self, value):
+        self.value = value
+        self.frame = 0
+
+    def method(self, p):
+        return self.value
+
+
+class Slotted:
+    __slots__ = ("value",)
+
+    def __init__(self, value):
+        self.value = value
+
+
+class Shade(enum.Enum):
+    DARK = 2
+    LIGHT = 3
+
+
+@dataclasses.dataclass(frozen=True)
+class Tile:
+    side: int
+
+
+class Reader:
+    """Its state is read by an operator, not by name."""
+
+    def __init__(self, value):
+        self.table = {"s": value}
+
+    def __getitem__(self, name):
+        return self.table[name]
+
+
+def closure(value):
+    return lambda p: value
+
+
+def with_keyword(value):
+    def f(p, *, scale=value):
+        return scale
+
+    return f
+
+
+def with_default(value):
+    def f(p, scale=(value,)):
+        return scale[0]
+
+    return f
+
+
+def through_helper(value):
+    def helper():
+        return value
+
+    return lambda p: helper()
+
+
+def through_global_in_lambda(value):
+    code = (lambda p: (lambda: HIDDEN)()).__code__  # noqa: F821
+    return FunctionType(code, {"HIDDEN": value})
+
+
+def wrapped(value):
+    def inner(p):
+        return 1
+
+    @functools.wraps(inner)
+    def outer(p):
+        return inner(p) * value
+
+    return outer
+
+
+def through_attribute(holder):
+    return lambda p: holder.value
+
+
+def through_property(value):
+    held = Counted(value)
+    return lambda p: held.doubled
+
+
+def through_late_helper(value):
+    held = Counted(value)
+
+    def reads(thing):
+        return thing.value
+
+    return lambda p: reads(held)
+
+
+def a_module(value):
+    module = ModuleType("shaders")
+    module.value = value
+    module.unused = object()
+    return module
+
+
+def add(scale, p):
+    return scale + p
+
+
+KINDS = {
+    "tuple": lambda v: closure((1, v)),
+    "dict": lambda v: closure({"s": {"t": [v]}}),
+    "set": lambda v: closure({v, 9}),
+    "bytes": lambda v: closure(bytes([v])),
+    "long list": lambda v: closure([0] * 100_000 + [v]),
+    "numpy scalar": lambda v: closure(np.float32(v)),
+    "numpy scalar of another type": lambda v: closure(np.int64(v) if v == 2 else np.int32(v)),
+    "array": lambda v: closure(np.array([1, v])),
+    "array of objects": lambda v: closure(np.array([None, v], dtype=object)),
+    "enum": lambda v: closure(Shade(v)),
+    "dataclass": lambda v: closure(Tile(v)),
+    "mapping proxy": lambda v: closure(MappingProxyType({"s": v})),
+    "params": lambda v: closure(Params({"S": v})),
+    "pattern": lambda v: closure(re.compile("x" * 300 + str(v))),
+    "template": lambda v: closure(string.Template(f"{v} $S")),
+    "path": lambda v: closure(Path(f"kernel{v}.wgsl")),
+    "callable object": Counted,
+    "bound method": lambda v: Counted(v).method,
+    "method of a string": lambda v: f"{v}".format,
+    "keyword-only default": with_keyword,
+    "tuple default": with_default,
+    "closure of a helper": through_helper,
+    "global in an inner lambda": through_global_in_lambda,
+    "wrapper": wrapped,
+    "partial": lambda v: functools.partial(add, v),
+    "keyword of a partial": lambda v: functools.partial(add, scale=v),
+    "cached function": lambda v: functools.lru_cache(closure(v)),
+    "attribute of an instance": lambda v: through_attribute(Counted(v)),
+    "slot of an instance": lambda v: through_attribute(Slotted(v)),
+    "attribute of a module": lambda v: through_attribute(a_module(v)),
+    "attribute of a class": lambda v: through_attribute(type("K", (), {"value": v})),
+    "attribute through a property": through_property,
+    "attribute that a helper names": through_late_helper,
+    "item of an object": lambda v: (lambda held: lambda p: held["s"])(Reader(v)),
+    "reflection": lambda v: (lambda held: lambda p: getattr(held, p))(Counted(v)),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_functions_that_differ_in_what_they_read_differ_and_equal_ones_do_not(kind):
+    make = KINDS[kind]
+    assert material(make(2)) != material(make(3))
+    assert material(make(2)) == material(make(2))
+    assert "0x" not in material(make(2))
+
+
+def test_what_no_code_names_is_no_part_of_it():
+    one, two = App(1), App(1)
+    two.frame = 17
+    assert material(through_attribute(one)) == material(through_attribute(two))
+    assert material(one.method) == material(two.method)
+
+
+def test_what_cannot_be_told_is_known_by_its_type():
+    for value in (object(), iter([1]), open, sys.stderr, Counted, np, (x for x in ()), Lock()):
+        text = material(closure(value))
+        assert "0x" not in text
+        assert text == material(closure(value))
+    assert material(closure(object())) == material(closure(object()))
+
+
+def test_circles_end():
+    ring = [1]
+    ring.append(ring)
+    table = {}
+    table["self"] = table
+    held = Counted(None)
+    held.value = held
+
+    def again(p):
+        return again(p)
+
+    for value in (ring, table, held, again):
+        assert material(closure(value)) == material(closure(value))
+
+
+def test_objects_that_raise_when_looked_at_are_known_by_their_type():
+    class Hostile:
+        def __getattr__(self, name):
+            raise RuntimeError(name)
+
+        def __iter__(self):
+            raise RuntimeError
+
+        def __len__(self):
+            raise RuntimeError
+
+    class Refusing(dict):
+        def items(self):
+            raise RuntimeError
+
+    assert "Hostile" in material(closure(Hostile()))
+    assert "Refusing" in material(closure(Refusing()))
+
+
+def test_the_place_of_a_file_is_no_part_of_it(tmp_path):
+    text = (
+        "from pathlib import Path\nHERE = Path(__file__)\n"
+        "def f(p):\n    return HERE.parent, __file__\n"
+    )
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    one = load(tmp_path / "a", text, "one").f
+    assert material(one) == material(load(tmp_path / "b", text, "one").f)
+    assert str(tmp_path) not in material(one)
+
+
+PROGRAM = """
+import functools, sys
+from webtune.code_text import code_text
+from webtune.material import material
+
+class C:
+    def __init__(self, v):
+        self.v = v
+        self.s = {"one", "two", "three"}
+    def __call__(self, p):
+        return self.v, self.s
+
+def f(s, p):
+    return p in {"a", "b", "c"}, s
+
+exec("g = lambda p: p in {'a', 'b', 'c'}")
+for each in (f, g, C(2), functools.partial(f, {"x", "y", "z"}), C(2).__call__, "{}".format):
+    print(material(each))
+"""
+
+
+def test_it_is_the_same_in_every_process():
+    def run(seed):
+        environment = {**os.environ, "PYTHONHASHSEED": seed}
+        return subprocess.check_output([sys.executable, "-c", PROGRAM], env=environment)
+
+    one = run("1")
+    assert one == run("2") == run("3")
+    assert b"0x" not in one
+
+
+def test_an_edit_and_a_reload_change_it(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    path = tmp_path / "reloaded_kernels.py"
+    texts = []
+    for number, body in enumerate(("2.0", "3.0", "3.0  # said")):
+        path.write_text(f"def f(p):\n    return {body}\n", encoding="utf-8")
+        os.utime(path, (1e9 + number, 1e9 + number))
+        module = importlib.import_module("reloaded_kernels")
+        if number:
+            importlib.reload(module)
+        texts.append(material(module.f))
+    assert texts[0] != texts[1]
+    assert texts[1] == texts[2]
+    assert "3.0" in texts[1]
+
+
+def test_a_source_that_is_newer_than_the_code_is_not_taken_for_it(tmp_path):
+    before = load(tmp_path, "def f(p):\n    return 2.0\n")
+    (tmp_path / "module_under_test.py").write_text("def f(p):\n    return 3.0\n", encoding="utf-8")
+    text = material(before.f)
+    after = load(tmp_path, "def f(p):\n    return 3.0\n")
+    assert text != material(after.f)
+    assert "3.0" not in text
+
+
+def test_an_ordinary_function_takes_less_than_a_millisecond():
+    sizes = {"tile": (8, 8), "unroll": [1, 2, 4]}
+    function = lambda p, x: x.size // (p.WG * sizes["tile"][0])  # noqa: E731
+    material(function)
+    start = time.perf_counter()
+    for _ in range(100):
+        material(function)
+    assert time.perf_counter() - start < 0.1
+
+
+def test_having_run_changes_nothing(tmp_path):
+    text = "import math\ndef f(p):\n    return math.pi * p + sum(x for x in (p, 2))\n"
+    fresh = load(tmp_path, text)
+    used = load(tmp_path, text)
+    for each in range(1000):
+        used.f(each)
+    code_text.cache_clear()
+    assert material(used.f) == material(fresh.f)
+    assert "math.pi * p" in material(used.f)
