@@ -21,8 +21,11 @@ if TYPE_CHECKING:
 __all__ = ["AllClose", "PreparedCheck"]
 
 _RTOL = {"f16": 1e-2, "f32": 1e-4, "f64": 1e-7}
-_ATOL_OF_MEAN = {"f16": 1e-2, "f32": 1e-5, "f64": 1e-8}
+_ATOL_OF_SCALE = {"f16": 1e-2, "f32": 1e-5, "f64": 1e-8}
 _ATOL_OF_NOTHING = {"f16": 1e-4, "f32": 1e-7, "f64": 1e-12}
+_SPREAD = 8
+"""Median over tenth of magnitudes: 5.4 for normal values, 5 for even ones, far more across a mask
+that adds."""
 _POISON = {
     "f16": b"\xa5\x7e",
     "f32": b"\xa5\xa5\xe5\x7f",
@@ -40,8 +43,12 @@ class AllClose:
     one), or a dict by name. Without a reference, the first candidate that runs is taken for it.
 
     `rtol` (floats only) and `atol` (all dtypes) default by dtype: f32 1e-4, f16 1e-2, f64 1e-7,
-    and an `atol` of 1e-5 (f16: 1e-2, f64: 1e-8) of the mean magnitude expected, so that sums
+    and an `atol` of 1e-5 (f16: 1e-2, f64: 1e-8) of the typical magnitude expected, so that sums
     which cancel to nearly zero may round; integers must be equal. NaN agrees with NaN.
+
+    Typical is the median of the different magnitudes expected, zeros aside, and at most 8 times
+    the magnitude that a tenth of them are below. Neither a mask, however much it covers, nor an
+    outlier makes it large. A magnitude that is alone beside zeros counts as 1 at most.
     """
 
     def __init__(
@@ -68,12 +75,12 @@ class AllClose:
         """The check of one tune, on the tune's own arguments. Nothing is read before it is used."""
         return PreparedCheck(self, set_name, tuple(arguments), tuple(names))
 
-    def tolerance(self, dtype: str, mean: float) -> tuple[float, float]:
-        """(rtol, atol) for one dtype, where `mean` is the mean magnitude that is expected."""
+    def tolerance(self, dtype: str, scale: float) -> tuple[float, float]:
+        """(rtol, atol) for one dtype, where `scale` is the typical magnitude that is expected."""
         if dtype not in _RTOL:
             return 0.0, self.atol or 0.0
         rtol = _RTOL[dtype] if self.rtol is None else self.rtol
-        atol = _ATOL_OF_MEAN[dtype] * mean or _ATOL_OF_NOTHING[dtype]
+        atol = _ATOL_OF_SCALE[dtype] * scale or _ATOL_OF_NOTHING[dtype]
         return rtol, atol if self.atol is None else self.atol
 
 
@@ -90,6 +97,7 @@ class PreparedCheck:
         self._expected: dict[str, Any] | None = None
         self._first: dict[str, bytes] | None = None
         self._first_name = ""
+        self._scales: dict[str, float] = {}
         self._poison: dict[tuple[str, int], Handle] = {}
 
     async def verify(
@@ -177,7 +185,10 @@ class PreparedCheck:
                 expected = self._expected[slot.name]
             else:
                 continue
-            found = _mismatch(self._rule, slot, got[slot.name], expected)
+            if slot.name not in self._scales:
+                self._scales[slot.name] = _typical(expected) if slot.dtype in _RTOL else 0.0
+            scale = self._scales[slot.name]
+            found = _mismatch(self._rule, slot, got[slot.name], expected, scale)
             if found is not None:
                 source = f" (from {self._first_name})" if self._first is not None else ""
                 return Failure(FailureKind.WRONG_ANSWER, found.format(source=source))
@@ -261,14 +272,31 @@ def _elements(raw: bytes, dtype: str) -> Any:
     return host_view(memoryview(raw), dtype, (len(raw) // dtype_bytes(dtype),))
 
 
-def _mismatch(rule: AllClose, slot: Slot, raw: bytes, expected: Any) -> str | None:
+def _typical(expected: Any) -> float:
+    """The magnitude on whose scale sums round; 0 where nothing but zeros is expected."""
+    numpy = _numpy()
+    if numpy is not None:
+        sizes = numpy.abs(numpy.asarray(expected).astype("f8"))
+        ordered = numpy.unique(sizes[numpy.isfinite(sizes) & (sizes > 0)])
+    else:
+        ordered = sorted({abs(value) for value in expected if math.isfinite(value) and value})
+    last = len(ordered) - 1
+    if last < 0:
+        return 0.0
+    if not last:  # beside zeros it may be a mask, and tells nothing of how they were summed
+        return float(min(ordered[0], 1.0))
+    # Different magnitudes: a mask is one value in many places. The tenth, for masks that add.
+    return float(min(ordered[last // 2], _SPREAD * ordered[-(-last // 10)]))
+
+
+def _mismatch(rule: AllClose, slot: Slot, raw: bytes, expected: Any, scale: float) -> str | None:
     """The first element that disagrees, as a sentence with a place for {source}; None if none."""
     got = _elements(raw, slot.dtype)
     numpy = _numpy()
     if numpy is not None:
-        wrong, atol = _wrong_numpy(numpy, rule, slot.dtype, got, expected)
+        wrong, atol = _wrong_numpy(numpy, rule, slot.dtype, got, expected, scale)
     else:
-        wrong, atol = _wrong_plain(rule, slot.dtype, got, expected)
+        wrong, atol = _wrong_plain(rule, slot.dtype, got, expected, scale)
     step = dtype_bytes(slot.dtype)
     poison = _poison_bytes(slot.dtype, step)
 
@@ -297,14 +325,13 @@ def _mismatch(rule: AllClose, slot: Slot, raw: bytes, expected: Any) -> str | No
 
 
 def _wrong_numpy(
-    numpy: Any, rule: AllClose, dtype: str, got: Any, expected: Any
+    numpy: Any, rule: AllClose, dtype: str, got: Any, expected: Any, scale: float
 ) -> tuple[list[int], float]:
     if dtype not in _RTOL and not rule.atol:
         return numpy.flatnonzero(got != expected).tolist(), 0.0
     left, right = got.astype("f8"), expected.astype("f8")
     finite = numpy.isfinite(right)
-    mean = float(numpy.abs(right[finite]).mean()) if finite.any() else 0.0
-    rtol, atol = rule.tolerance(dtype, mean)
+    rtol, atol = rule.tolerance(dtype, scale)
     with numpy.errstate(invalid="ignore", over="ignore"):
         close = numpy.abs(left - right) <= atol + rtol * numpy.abs(right)
     # An infinite tolerance would let anything pass where infinity is expected.
@@ -314,11 +341,9 @@ def _wrong_numpy(
 
 
 def _wrong_plain(
-    rule: AllClose, dtype: str, got: Sequence[Any], expected: Sequence[Any]
+    rule: AllClose, dtype: str, got: Sequence[Any], expected: Sequence[Any], scale: float
 ) -> tuple[list[int], float]:
-    finite = [abs(value) for value in expected if math.isfinite(value)]
-    mean = math.fsum(finite) / len(finite) if finite else 0.0
-    rtol, atol = rule.tolerance(dtype, mean)
+    rtol, atol = rule.tolerance(dtype, scale)
 
     def agree(left: float, right: float) -> bool:
         if left == right or (left != left and right != right):

@@ -186,6 +186,58 @@ def test_a_sum_that_cancels_may_round_on_the_scale_of_the_others() -> None:
     assert one(gives(1, -1, 0, 0.5)).writes([1, -1, 1e-3, 0.5]) is not None
 
 
+@pytest.mark.parametrize("share", [2, 3, 16])
+@pytest.mark.parametrize("mask", [-1e9, 1e30, -3e38, INF, NAN])
+def test_a_mask_lets_nothing_wrong_pass(share: int, mask: float) -> None:
+    """One in `share` is no mask."""
+    expected = [2.0 if place % share == 0 else mask for place in range(48)]
+    assert one(gives(*expected), n=48).writes(expected) is None
+    wrong = [-123.0 if value == 2.0 else value for value in expected]
+    failure = one(gives(*expected), n=48).writes(wrong)
+    assert failure is not None
+    assert f"{48 // share} of 48 elements differ" in failure.reason
+
+
+@pytest.mark.parametrize("mask", [-1e9, 1e30])
+def test_a_mask_beside_zeros_lets_nothing_wrong_pass(mask: float) -> None:
+    assert one(gives(mask, 0, 0, mask)).writes([mask, 1e-6, 0, mask]) is None
+    assert one(gives(mask, 0, 0, mask)).writes([mask, 0.01, 0, mask]) is not None
+
+
+def test_a_mask_that_adds_lets_nothing_wrong_pass() -> None:
+    expected = [1 + place / 64 - (1e4 if place % 4 else 0) for place in range(64)]
+    wrong = [value + 0.05 if value > 0 else value for value in expected]
+    failure = one(gives(*expected), n=64).writes(wrong)
+    assert failure is not None
+    assert "16 of 64 elements differ" in failure.reason
+
+
+def test_one_huge_element_lets_nothing_wrong_pass() -> None:
+    failure = one(gives(1e8, *[3.0] * 15), n=16).writes([1e8, *[0.0] * 15])
+    assert failure is not None
+    assert "15 of 16 elements differ" in failure.reason
+    values = [place + 0.5 for place in range(15)]
+    failure = one(gives(1e30, *values), n=16).writes([1e30, *[value + 1 for value in values]])
+    assert failure is not None
+    assert "15 of 16 elements differ" in failure.reason
+
+
+def test_long_sums_of_normal_values_may_round() -> None:
+    chance = np.random.default_rng(7)
+    left = chance.standard_normal((64, 4096), dtype=np.float32)
+    right = chance.standard_normal((4096, 16), dtype=np.float32)
+    exact = (left.astype("f8") @ right.astype("f8")).ravel()
+    backwards = np.cumsum(left[:, ::-1, None] * right[None, ::-1], axis=1)[:, -1].ravel()
+    assert np.abs(backwards / exact - 1).max() > 1e-4, "some of these sums nearly cancel"
+    rig = one(lambda y: exact.tolist(), n=1024)
+    assert rig.writes(backwards.tolist()) is None
+    assert rig.writes((backwards + 0.01).tolist()) is not None
+
+
+def test_a_residue_of_sums_that_cancel_does_not_set_the_scale() -> None:
+    assert one(gives(1000, -1001, 1e-5, 500)).writes([1000, -1001, -2e-5, 500]) is None
+
+
 def test_given_tolerances_are_kept() -> None:
     assert one(gives(1, 2, 3, 4), rtol=0.5).writes([1.4, 2, 3, 4]) is None
     assert one(gives(1, 2, 3, 4), rtol=0.0, atol=0.0).writes([1.0000001, 2, 3, 4]) is not None
