@@ -39,7 +39,7 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
 }
 '''
 asked = json.loads(sys.argv[1])
-device = open_device(asked["adapter"], timestamps=asked["timestamps"])
+device = open_device(asked["adapter"], library=asked["library"], timestamps=asked["timestamps"])
 y = device.create_buffer(128)
 
 def enter(index):
@@ -90,12 +90,18 @@ def measured(
     silent: int | None = None,
 ) -> dict[str, Any]:
     """What the bench said of kernels with so many turns each, on one driver."""
-    env = {**os.environ, "WEBTUNE_WGPU": library, "PYTHONPATH": os.pathsep.join(sys.path)}
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     adapter = ""
     if on_swiftshader:
         adapter = "swiftshader"
         env |= dict.fromkeys(("VK_ICD_FILENAMES", "VK_DRIVER_FILES"), str(swiftshader()))
-    asked = {"adapter": adapter, "timestamps": timestamps, "turns": turns, "silent": silent}
+    asked = {
+        "adapter": adapter,
+        "library": library,
+        "timestamps": timestamps,
+        "turns": turns,
+        "silent": silent,
+    }
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, json.dumps(asked)],
         env=env,

@@ -36,6 +36,7 @@ from webtune.gpu.native import NativeDevice
 from webtune.gpu.timestamps import span_fault
 from webtune.hosts import native as host
 from webtune.hosts.native import adapters, adopt_device, open_device
+from webtune.hosts.native_tuner import open_native
 
 COUNT = """
 @group(0) @binding(0) var<storage, read_write> count: array<atomic<u32>>;
@@ -328,23 +329,36 @@ def test_the_best_adapter_comes_first() -> None:
     assert (facts["device"], facts["backend_type"]) == (found[0].device, found[0].backend)
 
 
-def test_an_adapter_is_chosen_by_a_part_of_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    name = adapters()[0].text.upper()[:12]
-    monkeypatch.setenv("WEBTUNE_ADAPTER", name)
-    open_device().close()
+def test_an_adapter_is_chosen_by_a_part_of_its_name() -> None:
+    open_device(adapters()[0].text.upper()[:12]).close()
+    with pytest.raises(HostUnavailable, match="no such card"):
+        open_device("no such card")
+
+
+def test_the_environment_chooses_adapter_and_package_of_a_tuner(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("WEBTUNE_ADAPTER", "no such card")
     with pytest.raises(HostUnavailable, match="no such card"):
-        open_device()
-
-
-def test_a_missing_package_is_named_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+        open_native(store="none")
     monkeypatch.setenv("WEBTUNE_WGPU", "no_such_wgpu")
     with pytest.raises(HostUnavailable, match="pip install no_such_wgpu"):
-        adapters()
+        open_native(store="none")
+
+
+def test_a_missing_package_is_named_with_what_to_install() -> None:
+    with pytest.raises(HostUnavailable, match="pip install no_such_wgpu"):
+        adapters("no_such_wgpu")
+
+
+@pytest.mark.parametrize("name", ["../x", ".", "wgpu..gpu", "json", "a b"])
+def test_what_is_no_package_of_wgpus_is_refused_as_such(name: str) -> None:
+    with pytest.raises(HostUnavailable):
+        open_device(library=name)
 
 
 def test_no_adapter_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(host, "_ranked", list)
+    monkeypatch.setattr(host, "_ranked", lambda library: [])
     with pytest.raises(HostUnavailable, match="mesa-vulkan-drivers"):
         open_device()
 
@@ -357,7 +371,7 @@ from webtune.gpu.base import Binding, Dispatch, Shot
 from webtune.gpu.timestamps import span_fault
 from webtune.hosts.native import open_device
 
-device = open_device({adapter!r})
+device = open_device({adapter!r}, library={library!r})
 handle = device.create_buffer(4 * 32 * 4)
 programs = [
     complete(device.compile([Dispatch({source!r}, "main", (("TURNS", turns),),
@@ -397,12 +411,11 @@ def swiftshader() -> Path:
     pytest.fail("Chromium's vk_swiftshader_icd.json was not found; run: python3 build.py setup")
 
 
-def run_on_swiftshader(library: str, code: str) -> str:
+def run_on_swiftshader(code: str) -> str:
     env = {
         **os.environ,
         "VK_ICD_FILENAMES": str(swiftshader()),
         "VK_DRIVER_FILES": str(swiftshader()),
-        "WEBTUNE_WGPU": library,
         "PYTHONPATH": os.pathsep.join(sys.path),
     }
     done = subprocess.run(
@@ -414,8 +427,8 @@ def run_on_swiftshader(library: str, code: str) -> str:
 
 
 def on_swiftshader(library: str, repeat: int) -> dict[str, Any]:
-    code = REPORT.format(adapter="swiftshader", source=SPIN, repeat=repeat)
-    answer: dict[str, Any] = json.loads(run_on_swiftshader(library, code))
+    code = REPORT.format(adapter="swiftshader", library=library, source=SPIN, repeat=repeat)
+    answer: dict[str, Any] = json.loads(run_on_swiftshader(code))
     return answer
 
 
@@ -455,7 +468,7 @@ source = (
     "@group(0) @binding(0) var<storage, read_write> y: array<atomic<u32>>;"
     "@compute @workgroup_size(1) fn main() { loop { if (atomicLoad(&y[0]) == 7u) { break; } } }"
 )
-device = open_device("swiftshader", timeout_s=0.5)
+device = open_device("swiftshader", library={library!r}, timeout_s=0.5)
 handle = device.create_buffer(4)
 binding = Binding(0, "storage", handle, 4)
 program = complete(device.compile([Dispatch(source, "main", (), (binding,), (1, 1, 1))]))
@@ -476,7 +489,8 @@ print(*seen)
 
 @pytest.mark.parametrize("library", ["wgpu", "wgpudawn"])
 def test_a_kernel_that_never_ends_costs_one_device_and_no_process(library: str) -> None:
-    assert run_on_swiftshader(library, HANG) == "timeout lost"
+    code = HANG.replace("{library!r}", repr(library))
+    assert run_on_swiftshader(code) == "timeout lost"
 
 
 def test_importing_the_host_loads_no_wgpu() -> None:

@@ -53,8 +53,9 @@ class Finding:
 def adapters(options: argparse.Namespace) -> int:
     """List the adapters of this machine, the one that is used first."""
     from webtune.hosts.native import adapters as found
+    from webtune.hosts.native_tuner import native_config
 
-    listed = found()
+    listed = found(native_config({}).wgpu)
     if options.json:
         print(json.dumps([asdict(one) for one in listed], indent=2))
         return 0

@@ -6,13 +6,15 @@ before `finish` has had the chance to refuse it.
 
 from __future__ import annotations
 
+import os
 import re
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from queue import SimpleQueue
 from typing import Any, TypeVar
-from weakref import WeakSet
+from weakref import WeakSet, ref
 
 from webtune.errors import DeviceLost, DeviceTimeout, LaunchError, WebtuneError
 
@@ -28,8 +30,33 @@ _PREAMBLE = re.compile(
     r"\A(?:Validation Error|Internal Error)?\s*(?:Caused by:)?\s*(?:In wgpu\w+)?\s*"
 )
 
+_FORKED = (
+    "it was opened before this process was forked, and drivers do not survive a fork: open the "
+    "first tuner after the fork, or start the process with spawn"
+)
+
 _abandoned: list[Any] = []
 """Devices that hang: releasing one waits for its work, so they are kept until the process ends."""
+
+_dead: WeakSet[Any] = WeakSet()
+"""Buffers that were destroyed; of a caller's own only those that are in `_watched`."""
+
+_watched: WeakSet[Any] = WeakSet()
+
+_links: WeakSet[Link] = WeakSet()
+
+
+def _forked() -> None:
+    for link in list(_links):
+        link.forked()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
+
+
+class _Stopped(BaseException):
+    """Ends a job whose caller was interrupted, before its next submit."""
 
 
 def compiler_message(error: BaseException) -> str:
@@ -40,9 +67,15 @@ def compiler_message(error: BaseException) -> str:
 
 
 class Waiter:
-    """Runs blocking waits in one daemon thread, so that the caller can stop waiting."""
+    """Runs blocking waits in one daemon thread, so that the caller can stop waiting.
+
+    Whoever stops waiting for another reason than the time-out (Ctrl-C) has the job stopped and
+    waits for its end first, so that nobody frees what the job still uses.
+    """
 
     def __init__(self) -> None:
+        self.stopping = False
+        self._left_until_s: float | None = None
         self._jobs: SimpleQueue[tuple[Callable[[], Any], list[Any], threading.Event] | None]
         self._jobs = SimpleQueue()
         self._thread: threading.Thread | None = None
@@ -57,19 +90,54 @@ class Waiter:
         if self._thread is None:
             self._thread = threading.Thread(target=_serve, args=(self._jobs,), daemon=True)
             self._thread.start()
+        self.settle()
         answer: list[Any] = []
         done = threading.Event()
-        self._jobs.put((job, answer, done))
-        if not done.wait(timeout_s):
+        self._left_until_s = time.monotonic() + timeout_s
+        try:
+            self._jobs.put((job, answer, done))
+            ended = done.wait(timeout_s)
+        except BaseException:
+            self.settle()
+            raise
+        if not ended:
             raise TimeoutError
+        self._left_until_s = None
         value, error = answer
         if error is not None:
             raise error
         return value
 
+    def settle(self) -> bool:
+        """Stop the job that an interrupt left behind, if there is one, and wait for its end until
+        its time is over. False when it still runs then. No further interrupt ends this wait."""
+        if threading.current_thread() is self._thread:
+            return True
+        while (until_s := self._left_until_s) is not None:
+            try:
+                self.stopping = True
+                # Jobs end in order, and nobody can say whether the interrupt let one be queued.
+                fence = threading.Event()
+                self._jobs.put((_nothing, [], fence))
+                if not fence.wait(max(0.0, until_s - time.monotonic())):
+                    return False
+                self.stopping = False
+                self._left_until_s = None
+            except BaseException:
+                continue
+        return True
+
+    def is_stopped(self) -> bool:
+        """Whether this is the waiting thread and its job is to end."""
+        return self.stopping and threading.current_thread() is self._thread
+
     def stop(self) -> None:
         if self._thread is not None:
             self._jobs.put(None)
+
+
+def _nothing() -> None:
+    pass
 
 
 def _serve(jobs: SimpleQueue[tuple[Callable[[], Any], list[Any], threading.Event] | None]) -> None:
@@ -91,7 +159,9 @@ class Link:
         self.lost: str | None = None
         self._waiter = Waiter()
         self._token: Any = None
-        self._dead: WeakSet[Any] = WeakSet()
+        self.busy = threading.RLock()
+        """Held by whoever measures, waits or submits."""
+        _links.add(self)
 
     def check(self) -> None:
         """Raises `DeviceLost` when the device is known to be gone."""
@@ -99,14 +169,51 @@ class Link:
             raise DeviceLost(f"the device is lost ({self.lost}); open another tuner to go on")
 
     def destroy_buffer(self, handle: Any) -> None:
-        self._dead.add(handle)
-        handle.destroy()
+        with self.busy:
+            if self._settled():
+                _dead.add(handle)
+                handle.destroy()
+
+    def watch(self, handle: Any) -> None:
+        """Learn of it when the owner of `handle` destroys it, and let that wait until nothing is
+        being measured: no property of wgpu-py's buffers tells of it, and submitting a destroyed
+        one aborts the process. `LaunchError` where it is destroyed already."""
+        if handle in _watched:
+            return
+        entry = {"binding": 0, "visibility": COMPUTE_STAGE, "buffer": {"type": "storage"}}
+        if handle.usage & UNIFORM:
+            entry["buffer"] = {"type": "uniform"}
+        nbytes = min(handle.size & ~3 or handle.size, 16)
+        resource = {"buffer": handle, "offset": 0, "size": nbytes}
+        with self.guard() as raw:
+            layout = raw.create_bind_group_layout(entries=[entry])
+            raw.create_bind_group(layout=layout, entries=[{"binding": 0, "resource": resource}])
+        destroy, here, busy = type(handle).destroy, ref(handle), self.busy
+
+        def noted() -> None:
+            with busy:
+                if (owned := here()) is not None:
+                    _dead.add(owned)
+                    destroy(owned)
+
+        handle.destroy = noted
+        _watched.add(handle)
 
     def check_handles(self, handles: Iterable[Any]) -> None:
-        """Raises `LaunchError` for a buffer that webtune destroyed: submitting one would abort
-        the process."""
-        if self._dead and any(handle in self._dead for handle in handles):
-            raise LaunchError("a buffer of this launch was destroyed")
+        """Raises `LaunchError` for a buffer that was destroyed or is mapped: submitting one would
+        abort the process."""
+        for handle in handles:
+            if handle.map_state != "unmapped":
+                raise LaunchError("a buffer of this launch is mapped; unmap it first")
+            if _dead and handle in _dead:
+                raise LaunchError("a buffer of this launch was destroyed")
+
+    def forked(self) -> None:
+        """In a forked process: nothing of the driver may be touched, and locks that other threads
+        held are never given back."""
+        self.lost = _FORKED
+        self.busy = threading.RLock()
+        _abandoned.append((self.raw, self._waiter, self._token))
 
     def probe(self) -> str | None:
         """Why the device is gone, or None: asks by creating the smallest buffer there is."""
@@ -133,6 +240,8 @@ class Link:
             raise LaunchError(compiler_message(error)) from error
 
     def submit(self, encoder: Any) -> None:
+        if self._waiter.is_stopped():
+            raise _Stopped
         with self.guard() as raw:
             raw.queue.submit([encoder.finish()])
 
@@ -158,7 +267,17 @@ class Link:
             raise DeviceTimeout(
                 f"work did not come back within {limit_s:g} s; the device is given up"
             ) from error
+        except BaseException:
+            self._settled()
+            raise
         return value
+
+    def _settled(self) -> bool:
+        """Whether no job runs any more that an interrupt left behind; the device is given up
+        where one does."""
+        if self.lost is None and not self._waiter.settle():
+            self.abandon(self.timeout_s)
+        return self.lost is None
 
     def fetch(self, staging: Any, nbytes: int) -> memoryview:
         """Map `staging`, copy out `nbytes` (a multiple of 4) and unmap; all that was submitted
@@ -166,18 +285,27 @@ class Link:
 
         def job() -> memoryview:
             with self.guard():
-                staging.map_async("READ", 0, nbytes).sync_wait()
-                data = memoryview(staging.read_mapped(0, nbytes))
-                staging.unmap()
-                return data
+                try:
+                    staging.map_async("READ", 0, nbytes).sync_wait()
+                    return memoryview(staging.read_mapped(0, nbytes))
+                finally:
+                    if staging.map_state == "mapped":
+                        staging.unmap()
 
         return self.bounded(job)
+
+    def unmapped(self, staging: Any) -> Any:
+        """`staging`, or another like it where its mapping failed and so never ends."""
+        if staging.map_state == "unmapped":
+            return staging
+        return self.buffer(staging.size, MAP_READ | COPY_DST, staging.label)
 
     def drain(self) -> None:
         """Wait until the queue is empty, by reading a buffer back: a mapping that succeeds is
         the only proof of completion that holds on every implementation."""
         if self._token is None:
             self._token = self.buffer(4, MAP_READ | COPY_DST, "webtune drain")
+        self._token = self.unmapped(self._token)
         self.fetch(self._token, 4)
 
     def abandon(self, limit_s: float) -> None:
@@ -186,6 +314,7 @@ class Link:
         _abandoned.append((self.raw, self._waiter, self._token))
 
     def close(self, *, destroy: bool) -> None:
+        self._settled()
         hung = any(raw is self.raw for raw, *_ in _abandoned)
         self._waiter.stop()
         if not hung:

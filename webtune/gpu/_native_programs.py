@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
+from weakref import WeakValueDictionary
 
 from webtune.errors import LaunchError
 from webtune.gpu._native_link import COMPUTE_STAGE, Link
@@ -14,6 +15,8 @@ from webtune.gpu.base import Binding, Dispatch
 
 T = TypeVar("T")
 
+_KEPT_MODULES = 64
+_KEPT_PIPELINES = 256
 _ENABLE_SUBGROUPS = re.compile(r"^[ \t]*enable\s+subgroups\s*;", re.M)
 
 
@@ -63,18 +66,24 @@ class NativeProgram:
 
 
 class _Once:
-    """A cache whose values are made once, outside the lock, also when several threads ask."""
+    """A cache whose values are made once, outside the lock, also when several threads ask.
 
-    def __init__(self) -> None:
-        self._values: dict[Hashable, Any] = {}
+    It keeps the `most` that were asked for last, and finds every other that something still uses.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._kept: dict[Hashable, Any] = {}
+        self._alive: WeakValueDictionary[Hashable, Any] = WeakValueDictionary()
         self._making: dict[Hashable, threading.Event] = {}
         self._lock = threading.Lock()
 
     def get(self, key: Hashable, make: Callable[[], T]) -> T:
         while True:
             with self._lock:
-                if key in self._values:
-                    value: T = self._values[key]
+                value: T | None = self._alive.get(key)
+                if value is not None:
+                    self._keep(key, value)
                     return value
                 busy = self._making.get(key)
                 if busy is None:
@@ -82,20 +91,27 @@ class _Once:
                     break
             busy.wait()
         try:
-            value = make()
+            made = make()
             with self._lock:
-                self._values[key] = value
-            return value
+                self._keep(key, made)
+            return made
         finally:
             with self._lock:
                 self._making.pop(key).set()
 
+    def _keep(self, key: Hashable, value: Any) -> None:
+        self._kept.pop(key, None)
+        self._kept[key] = self._alive[key] = value
+        if len(self._kept) > self._most:
+            del self._kept[next(iter(self._kept))]
+
     def clear(self) -> None:
         with self._lock:
-            self._values.clear()
+            self._kept.clear()
+            self._alive.clear()
 
     def __len__(self) -> int:
-        return len(self._values)
+        return len(self._alive)
 
 
 class Programs:
@@ -104,7 +120,8 @@ class Programs:
 
     def __init__(self, link: Link) -> None:
         self._link = link
-        self.modules, self.layouts, self.pipelines = _Once(), _Once(), _Once()
+        self.modules, self.layouts = _Once(_KEPT_MODULES), _Once(_KEPT_MODULES)
+        self.pipelines = _Once(_KEPT_PIPELINES)
         self._groups: dict[Hashable, tuple[Any, int]] = {}
         self._groups_lock = threading.Lock()
 
@@ -147,22 +164,22 @@ class Programs:
 
     def _step(self, dispatch: Dispatch) -> Step:
         kinds = tuple((binding.index, binding.kind) for binding in dispatch.bindings)
-        bind_layout, pipeline_layout = self.layouts.get(kinds, lambda: self._layout(kinds))
+        layout = self.layouts.get(kinds, lambda: self._layout(kinds))
         key = (dispatch.source, dispatch.entry, dispatch.constants, kinds)
-        pipeline = self.pipelines.get(key, lambda: self._pipeline(dispatch, pipeline_layout))
-        group, group_key = self._group(kinds, bind_layout, dispatch.bindings)
+        pipeline = self.pipelines.get(key, lambda: self._pipeline(dispatch, layout.pipeline))
+        group, group_key = self._group(kinds, layout.bind, dispatch.bindings)
         handles = tuple(binding.handle for binding in dispatch.bindings)
         return Step(pipeline, group, group_key, handles, dispatch.workgroups)
 
-    def _layout(self, kinds: tuple[tuple[int, str], ...]) -> tuple[Any, Any]:
+    def _layout(self, kinds: tuple[tuple[int, str], ...]) -> _Layout:
         # Derived ("auto") layouts drop bindings that the shader declares and does not use.
         entries = [
             {"binding": index, "visibility": COMPUTE_STAGE, "buffer": {"type": kind}}
             for index, kind in kinds
         ]
         with self._link.guard() as raw:
-            bind_layout = raw.create_bind_group_layout(entries=entries)
-            return bind_layout, raw.create_pipeline_layout(bind_group_layouts=[bind_layout])
+            bind = raw.create_bind_group_layout(entries=entries)
+            return _Layout(bind, raw.create_pipeline_layout(bind_group_layouts=[bind]))
 
     def _pipeline(self, dispatch: Dispatch, layout: Any) -> Any:
         module = self.modules.get(dispatch.source, lambda: self._module(dispatch.source))
@@ -233,6 +250,12 @@ class Programs:
                     del self._groups[step.group_key]
                 else:
                     self._groups[step.group_key] = (found[0], found[1] - 1)
+
+
+@dataclass(frozen=True, eq=False)
+class _Layout:
+    bind: Any
+    pipeline: Any
 
 
 @dataclass(frozen=True, slots=True)

@@ -121,6 +121,7 @@ class TimestampTimer:
             if then:
                 then[0](then[1])
         nbytes = 16 * len(plan)
+        self._mapped = self._link.unmapped(self._mapped)
         with self._link.guard() as raw:
             encoder = raw.create_command_encoder()
             encoder.resolve_query_set(self._queries, 0, 2 * len(plan), self._resolved, 0)
@@ -183,6 +184,7 @@ class WallTimer:
         self._link.drain()
 
     def _launch_ns(self, program: Any, repeat: int) -> int:
+        self._mapped = self._link.unmapped(self._mapped)
         with self._link.guard() as raw:
             encoder = raw.create_command_encoder()
             encode_pass(encoder, program, repeat)

@@ -7,13 +7,12 @@ so this module imports neither.
 from __future__ import annotations
 
 import sys
-import threading
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 from weakref import WeakValueDictionary
 
-from webtune.errors import ArgumentError, UsageError
+from webtune.errors import ArgumentError, LaunchError, UsageError
 from webtune.gpu._native_link import (
     COPY_DST,
     COPY_SRC,
@@ -69,7 +68,6 @@ class NativeDevice:
         self.raw = raw
         self.owned = owned
         self._link = Link(raw, timeout_s)
-        self._busy = threading.RLock()
         # Weak, so that a buffer which its user forgot is freed with its last reference.
         self._made: WeakValueDictionary[int, Handle] = WeakValueDictionary()
         self._programs = Programs(self._link)
@@ -123,6 +121,11 @@ class NativeDevice:
                 "this GPU buffer has neither STORAGE nor UNIFORM usage; create it with "
                 "usage=STORAGE | COPY_SRC | COPY_DST"
             )
+        try:
+            self._link.watch(raw)
+            self._link.check_handles((raw,))
+        except LaunchError as error:
+            raise ArgumentError(f"this GPU buffer cannot be bound: {error}") from error
         size_bytes: int = raw.size
         return size_bytes
 
@@ -141,8 +144,8 @@ class NativeDevice:
                 f"a write of {nbytes} bytes must be a multiple of 4 unless it ends its buffer"
             )
         flat = data.cast("B")
-        self._link.check_handles((handle,))
-        with self._busy, self._link.guard() as raw:
+        with self._link.busy, self._link.guard() as raw:
+            self._link.check_handles((handle,))
             padded = bytes(flat) + bytes(short) if short else flat
             raw.queue.write_buffer(handle, offset_bytes, padded)
 
@@ -153,8 +156,8 @@ class NativeDevice:
         span_bytes = -(-nbytes // 4) * 4
         if span_bytes > handle.size:
             raise ArgumentError(f"{nbytes} bytes asked of a buffer of {handle.size} bytes")
-        self._link.check_handles((handle,))
-        with self._busy:
+        with self._link.busy:
+            self._link.check_handles((handle,))
             data = self._link.bounded(lambda: self._read(handle, span_bytes))
         return data[:nbytes]
 
@@ -169,8 +172,8 @@ class NativeDevice:
         return data
 
     def copy(self, copies: Sequence[Copy]) -> None:
-        self._check_copies(copies)
-        with self._busy:
+        with self._link.busy:
+            self._check_copies(copies)
             with self._link.guard() as raw:
                 encoder = raw.create_command_encoder()
                 encode_copies(encoder, copies)
@@ -179,22 +182,21 @@ class NativeDevice:
     def destroy_buffer(self, handle: Handle) -> None:
         # A buffer that is not on the list is the caller's own, or gone already.
         if self._made.pop(id(handle), None) is not None and self._link.lost is None:
-            with self._busy:
-                self._link.destroy_buffer(handle)
+            self._link.destroy_buffer(handle)
 
     async def compile(self, dispatches: Sequence[Dispatch]) -> Program:
         return self.compile_now(dispatches)
 
     def compile_now(self, dispatches: Sequence[Dispatch]) -> Program:
         # Waits for a measurement under way, and lets several threads compile at once.
-        with self._busy:
+        with self._link.busy:
             self._link.check()
         return self._programs.build(self, dispatches)
 
     def submit(self, program: Program, before: Sequence[Copy] = ()) -> None:
-        native = self._own(program)
-        self._check_copies(before)
-        with self._busy:
+        with self._link.busy:
+            native = self._own(program)
+            self._check_copies(before)
             with self._link.guard() as raw:
                 encoder = raw.create_command_encoder()
                 encode_copies(encoder, before)
@@ -207,15 +209,15 @@ class NativeDevice:
             native.encode(compute_pass)
 
     async def time(self, shots: Sequence[Shot]) -> Sequence[Span]:
-        for shot in shots:
-            self._own(shot.program)
-            self._check_copies(shot.before)
-            if shot.evict is not None:
-                self._own(shot.evict)
-            if shot.repeat < 1:
-                raise UsageError(f"a shot repeats at least once, not {shot.repeat} times")
-        with self._busy:
+        with self._link.busy:
             self._link.check()
+            for shot in shots:
+                self._own(shot.program)
+                self._check_copies(shot.before)
+                if shot.evict is not None:
+                    self._own(shot.evict)
+                if shot.repeat < 1:
+                    raise UsageError(f"a shot repeats at least once, not {shot.repeat} times")
             if not shots:
                 return []
 
@@ -226,7 +228,7 @@ class NativeDevice:
             return self._link.bounded(job, _SHOT_S * len(shots))
 
     async def drain(self) -> None:
-        with self._busy:
+        with self._link.busy:
             self._link.drain()
 
     def release(self, program: Program) -> None:
@@ -234,7 +236,7 @@ class NativeDevice:
             self._programs.release(program)
 
     def close(self) -> None:
-        with self._busy:
+        with self._link.busy:
             usable = self._link.probe() is None
             if usable and not self.owned:
                 self._timer.close()

@@ -19,6 +19,7 @@ __all__ = ["AdapterSummary", "adapters", "adopt_device", "open_device"]
 _LIBRARIES = ("wgpu", "wgpudawn")
 _BACKENDS = ("vulkan", "metal", "d3d12", "d3d11", "opengl")
 _KINDS = ("discretegpu", "integratedgpu", "virtualgpu", "cpu")
+_first_pid = 0
 _WANTED = ("timestamp-query", "shader-f16", "subgroups", "subgroup")
 
 
@@ -38,23 +39,29 @@ class AdapterSummary:
     features: tuple[str, ...]
 
 
-def adapters() -> list[AdapterSummary]:
-    """All adapters, the one that `open_device` takes first. `HostUnavailable` without wgpu."""
-    return [_summary(raw) for raw in _ranked()]
+def adapters(library: str | None = None) -> list[AdapterSummary]:
+    """All adapters, the one that `open_device` takes first. `library` as there; `HostUnavailable`
+    without it."""
+    return [_summary(raw) for raw in _ranked(library)]
 
 
 def open_device(
-    adapter: str | None = None, *, timestamps: bool = True, timeout_s: float = 30.0
+    adapter: str | None = None,
+    *,
+    library: str | None = None,
+    timestamps: bool = True,
+    timeout_s: float = 30.0,
 ) -> NativeDevice:
-    """A device of its own on the best adapter, or on the best whose summary contains `adapter`.
+    """A device of its own on the best adapter, or on the best whose summary contains `adapter`,
+    upper or lower case.
 
-    `adapter` defaults to the environment variable WEBTUNE_ADAPTER; case does not matter.
-    WEBTUNE_WGPU names another package with wgpu-py's API. All that the adapter offers of
+    `library` names a package with wgpu-py's API; the default is the first that is installed of
+    wgpu and wgpudawn. All that the adapter offers of
     timestamp-query (unless `timestamps` is False), shader-f16 and subgroups is asked for, and the
     adapter's own limits. `HostUnavailable` says what to install or which adapters there are.
     """
-    wanted = adapter if adapter is not None else os.environ.get("WEBTUNE_ADAPTER", "")
-    found = _ranked()
+    wanted = adapter or ""
+    found = _ranked(library)
     if not found:
         raise HostUnavailable(
             "no adapter was found: install a GPU driver with Vulkan, Metal or D3D12 support, or a "
@@ -93,8 +100,9 @@ def _request(raw: Any, timestamps: bool) -> Any:
         raise HostUnavailable(f"{raw.summary} gave no device: {error}") from error
 
 
-def _ranked() -> list[Any]:
-    library = _library()
+def _ranked(name: str | None) -> list[Any]:
+    library = _library(name)
+    _refuse_forked()
     with _runtime_folder():
         try:
             found = list(library.gpu.enumerate_adapters_sync())
@@ -125,15 +133,24 @@ def _summary(raw: Any) -> AdapterSummary:
     )
 
 
-def _library() -> Any:
-    chosen = os.environ.get("WEBTUNE_WGPU", "")
+def _refuse_forked() -> None:
+    global _first_pid
+    _first_pid = _first_pid or os.getpid()
+    if _first_pid != os.getpid():
+        raise HostUnavailable(
+            "wgpu was used before this process was forked, and drivers do not survive a fork: "
+            "use it after the fork only, or start the process with spawn"
+        )
+
+
+def _library(chosen: str | None) -> Any:
     for name in [chosen] if chosen else _LIBRARIES:
         try:
             return importlib.import_module(name)
         except ModuleNotFoundError as error:
             if error.name != name:
                 raise HostUnavailable(f"{name} cannot be loaded: {error}") from error
-        except (ImportError, OSError, RuntimeError) as error:
+        except Exception as error:  # a name that is none, or whatever the package's code raises
             raise HostUnavailable(f"{name} cannot be loaded: {error}") from error
     raise HostUnavailable(
         f"{chosen or 'wgpu'} is not installed: pip install "

@@ -93,6 +93,11 @@ def choose_store(store: Any, config: Config) -> Store:
             return MemoryStore()
         if wanted == "none":
             return NoStore()
+        if wanted in ("sqlite", "opfs"):
+            raise UsageError(
+                f"store={wanted!r} is no choice; None takes the default, 'memory' and 'none' keep "
+                "nothing, and a path names a folder"
+            )
         return SqliteStore(folder=wanted)
     if not hasattr(wanted, "get") or not hasattr(wanted, "put"):
         raise UsageError(
@@ -111,7 +116,7 @@ def open_native(
     config = native_config(settings)
     timeout_s = config.usable_timeout_s
     if device is None:
-        gpu = open_device(config.adapter, timeout_s=timeout_s)
+        gpu = open_device(config.adapter, library=config.wgpu, timeout_s=timeout_s)
     elif hasattr(device, "compile_now"):
         gpu = device  # a device of webtune's own protocol, such as a scripted one
     else:
