@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -123,6 +123,7 @@ class Decider:
         progress: Progress | None = None,
         strategy: str | None = None,
         fresh: bool = False,
+        gives_way: bool = False,
     ) -> TuneReport:
         """`tune_async` for a problem that is understood, in the environment it was met in."""
         if fresh:
@@ -134,24 +135,23 @@ class Decider:
             started = problem.cache.start(
                 problem.place,
                 device=self.card,
-                candidates=len(problem.tunables.tunables),
+                # Asked for afresh, a lone candidate is timed too.
+                candidates=max(len(problem.tunables.tunables), 2 if fresh else 1),
                 stored=(lambda: None)
                 if fresh
                 else (lambda: self._remembered.stored_index(problem)),
             )
             if isinstance(started, PendingMark):
-                return await self._tune(problem, started, progress, strategy, fresh=fresh)
+                return await self._tune(
+                    problem, started, progress, strategy, fresh=fresh, gives_way=gives_way
+                )
             if isinstance(started, Hit):
                 return self.explain(problem, "memory" if isinstance(before, Hit) else "store")
             if self._device.lost:
                 raise DeviceLost(self._device.lost)
             flight = self._flights.get(problem.place)
-            if flight is not None and flight.owner == _caller():
-                raise UsageError(
-                    f"{problem.tunables.name}: this key is being tuned by this very call; what a "
-                    "tune calls (progress=, a reference, a candidate) cannot wait for it"
-                )
-            await self._until_changed(problem)
+            self._refuse_to_wait(problem, flight, gives_way)
+            await self._until_changed(problem, gives_way)
             if flight is not None and flight.error is not None:
                 self.failures.pop(problem.place, None)
                 raise flight.error
@@ -199,10 +199,28 @@ class Decider:
                 if (flight := self._flights.pop(place, None)) is not None:
                     flight.end()
 
-    async def _until_changed(self, problem: Problem) -> None:
+    def _refuse_to_wait(self, problem: Problem, flight: _Flight | None, gives_way: bool) -> None:
+        """Raise where waiting would never end: the tune can go on only when this call is over."""
+        if flight is None or flight.owner is None:
+            return
+        mine = _caller()
+        if flight.owner == mine:
+            raise UsageError(
+                f"{problem.tunables.name}: this key is being tuned by this very call; what a "
+                "tune calls (progress=, a reference, a candidate) cannot wait for it"
+            )
+        if flight.owner[0] == mine[0] and self._host.blocking and not gives_way:
+            raise UsageError(
+                f"{problem.tunables.name}: another task of this thread tunes this key, and a call "
+                "that blocks would never let it end; use `await tuner.tune_async(…)`"
+            )
+
+    async def _until_changed(self, problem: Problem, gives_way: bool) -> None:
         """Wait until the key that another thread or task tunes is no longer pending."""
         while problem.place in problem.cache.pending():
-            if self._host.blocking:
+            if self._host.blocking and gives_way:
+                await asyncio.sleep(_TWIN_PAUSE_S)  # it may be a thread, which wakes no event loop
+            elif self._host.blocking:
                 with self._changed:
                     self._changed.wait(0.02)
             elif problem.place in self.jobs:
@@ -221,6 +239,7 @@ class Decider:
         strategy: str | None = None,
         *,
         fresh: bool = False,
+        gives_way: bool = False,
     ) -> TuneReport:
         kernel, level = problem.tunables, self._config.log
         name = strategy or self._config.strategy or self._host.strategy
@@ -231,7 +250,7 @@ class Decider:
             with mark:
                 log.began(level, kernel.name, problem.address.key, name, len(kernel.tunables))
                 limit = self._remembered.limit(problem)
-                session = self._session(problem, name, progress, limit.limit_ns, fresh)
+                session = self._session(problem, name, progress, limit.limit_ns, fresh, gives_way)
                 settled = await session.run()
                 wall_s = self._host.monotonic_s() - began_s
                 return self._remembered.commit(problem, mark, settled, wall_s, limit)
@@ -248,6 +267,11 @@ class Decider:
             with self._changed:
                 self._changed.notify_all()
 
+    def _pause(self, gives_way: bool) -> Callable[[], Awaitable[None]] | None:
+        if not self._host.blocking:
+            return self._host.pause
+        return partial(asyncio.sleep, 0) if gives_way else None
+
     def _session(
         self,
         problem: Problem,
@@ -255,6 +279,7 @@ class Decider:
         progress: Progress | None,
         limit_ns: int | None,
         fresh: bool,
+        gives_way: bool,
     ) -> Session:
         before = None if fresh else self._remembered.record(problem.address)
         return Session(
@@ -267,7 +292,7 @@ class Decider:
             config=self._config,
             strategy=strategy,
             clone_all=not self._host.blocking,
-            pause=None if self._host.blocking else self._host.pause,
+            pause=self._pause(gives_way),
             progress=progress,
             known_ns=known_samples(problem.tunables, before),
             limit_ns=limit_ns,

@@ -16,7 +16,7 @@ from webtune.gpu.base import Device
 from webtune.material import material
 from webtune.recorder import Recorder, check_argument
 from webtune.space import Params, Space, grid
-from webtune.tunable import Group, Priority, Tunable, TunableSet
+from webtune.tunable import Group, Priority, Tunable, TunableSet, attached_groups
 from webtune.wgsl import Interface, interface
 
 __all__ = ["Kernel"]
@@ -70,7 +70,7 @@ class Kernel(TunableSet):
         self._launch_params = frozenset(launch_params)
         self._requires = requires
         self._repeat = repeat
-        self._groups = tuple((groups or {}).items())
+        self._groups = attached_groups(name, groups)
         shader = interface(self._text(first))
         self._check_shader(name, shader)
         self._bindings = shader.bindings

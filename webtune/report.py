@@ -201,7 +201,7 @@ def candidate_table(report: TuneReport) -> Table:
         (
             _together(same),
             duration(same[0].time_ns),
-            between(same[0].interval_ns),
+            between(same[0].interval_ns) if len(same[0].samples_ns) > 1 else _NOTHING,
             factor(same[0].time_ns, best_ns),
             str(len(same[0].samples_ns)) if same[0].samples_ns else _NOTHING,
             same[0].status,
@@ -218,9 +218,11 @@ def _alike(ordered: Sequence[CandidateReport]) -> Iterator[list[CandidateReport]
     """Candidates one by one; those without a time that share verdict and reason, together."""
     for (without, *_), group in groupby(
         ordered,
-        key=lambda one: (one.time_ns is None, one.status, one.reason)
-        if one.time_ns is None
-        else (False, one.id, ""),
+        key=lambda one: (
+            (one.time_ns is None, one.status, one.reason)
+            if one.time_ns is None
+            else (False, one.id, "")
+        ),
     ):
         same = list(group)
         if without and len(same) > _TOLD_APART:
@@ -249,7 +251,8 @@ def headline(report: TuneReport) -> str:
     """One line: which problem, who won, how sure, and where that comes from."""
     where = f"{report.name} {report.key}"
     if report.winner is None:
-        return f"{where}: no candidate could be taken"
+        untried = all(one.status == "skipped" for one in report.results)
+        return f"{where}: {'not tuned yet' if untried else 'no candidate could be taken'}"
     best = candidate_text(report.winner)
     if report.source == "single":
         return f"{where}: {best} is the only candidate, so nothing was measured"
@@ -264,7 +267,11 @@ def headline(report: TuneReport) -> str:
 def _notes(report: TuneReport) -> tuple[str, ...]:
     counts = report.counts()
     tally = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
-    notes = [f"{len(report.results)} candidates: {tally}."] if tally else []
+    notes = (
+        [f"{len(report.results)} candidate{'s' * (len(report.results) != 1)}: {tally}."]
+        if tally
+        else []
+    )
     if report.achieved is not None:
         enough = f"; at {duration(report.limit_ns)} it is fast enough" if report.limit_ns else ""
         notes.append(f"It reaches {report.achieved:.0%} of this device's roofline{enough}.")

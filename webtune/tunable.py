@@ -88,6 +88,11 @@ class TunableSet:
             raise KernelError("a set needs a name: it is what its picks are remembered under")
         if not name.isprintable():  # lone surrogates are not, and no store can hold them
             raise KernelError(f"the name {name!r} has characters that cannot be printed")
+        if check is not None and (isinstance(check, type) or not hasattr(check, "prepare")):
+            raise KernelError(
+                f"{name}: check= takes a check such as wt.AllClose(reference=function), "
+                f"not {check!r}"
+            )
         self.name = name
         self.arguments = tuple(arguments) if arguments is not None else None
         self.outputs = tuple(outputs) if outputs is not None else None
@@ -124,7 +129,7 @@ class TunableSet:
             self._learn_arguments(function, 1 if params is None else 2)
             text = material(function)
             points: Iterable[Params] = [Params({})] if params is None else params
-            attached = tuple((groups or {}).items())
+            attached = attached_groups(self.name, groups)
             needs = frozenset([requires] if isinstance(requires, str) else requires)
 
             def build() -> Iterator[Tunable]:
@@ -163,7 +168,7 @@ class TunableSet:
             )
         self.restore = tuple(dict.fromkeys((*self.restore, *self._mine(other, "restore"))))
         self._check_names()
-        attached = tuple((groups or {}).items())
+        attached = attached_groups(self.name, groups)
         prefix = f"{other.name}: "
 
         def build() -> Iterator[Tunable]:
@@ -329,6 +334,8 @@ class TunableSet:
         if self._work is None:
             return None
         work = self._work(*args)
+        if isinstance(work, Work) and not (work.flops >= 0 and work.bytes >= 0):
+            raise KernelError(f"{self.name}: work= returned {work!r}; neither may be negative")
         if work is not None and not isinstance(work, Work):
             raise KernelError(
                 f"{self.name}: work= returned {work!r}; return wt.Work(flops=…, bytes=…)"
@@ -355,6 +362,17 @@ def _state(check: Any) -> list[list[str]]:
         [name, material(value) if callable(value) else repr(value)]
         for name, value in sorted(vars(check).items())
     ]
+
+
+def attached_groups(name: str, groups: Mapping[Group, Priority] | None) -> tuple[Any, ...]:
+    attached = tuple((groups or {}).items())
+    for group, _ in attached:
+        given: Any = group
+        if not isinstance(given, Group):
+            raise KernelError(
+                f"{name}: groups= maps wt.Group objects to priorities inside them, not {given!r}"
+            )
+    return attached
 
 
 def _caller(

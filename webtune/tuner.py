@@ -156,9 +156,8 @@ class Tuner:
         """Decide now and tell how; answers from memory or the store unless `fresh`. Raises
         `UsageError` on a host that must not wait."""
         self._must_block("tune")
-        return complete(
-            self.tune_async(kernel, *args, progress=progress, strategy=strategy, fresh=fresh)
-        )
+        problem = self._understand(kernel, args)
+        return complete(self.decide(problem, progress=progress, strategy=strategy, fresh=fresh))
 
     async def tune_async(
         self,
@@ -169,10 +168,11 @@ class Tuner:
         fresh: bool = False,
     ) -> TuneReport:
         """The same, awaiting. A tune of the same key that is under way is waited for, and its
-        answer or its failure is this call's."""
+        answer or its failure is this call's. The event loop gets a turn between launches, also
+        natively; cancelling the task ends the tune."""
         problem = self._understand(kernel, args)
-        return await self._decider.decide(
-            problem, progress=progress, strategy=strategy, fresh=fresh
+        return await self.decide(
+            problem, progress=progress, strategy=strategy, fresh=fresh, gives_way=True
         )
 
     def peaks(self, *, fresh: bool = False) -> Peaks:

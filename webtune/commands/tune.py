@@ -133,6 +133,7 @@ def _print(
 def summary(tuner: wt.Tuner, entries: list[dict[str, Any]]) -> Table:
     """One row a kernel and size, and a last line that says what was measured."""
     peaks = any(entry.get("roofline") for entry in entries)
+    out = any(entry.get("rejected") or entry.get("failed") for entry in entries)
     columns = (
         "kernel",
         ">size",
@@ -142,8 +143,7 @@ def summary(tuner: wt.Tuner, entries: list[dict[str, Any]]) -> Table:
         ">vs default",
         ">vs slowest",
         ">measured",
-        ">rejected",
-        ">failed",
+        *([">rejected", ">failed"] if out else []),
         *([">of peak"] if peaks else []),
         "from",
     )
@@ -152,14 +152,14 @@ def summary(tuner: wt.Tuner, entries: list[dict[str, Any]]) -> Table:
         f"{device.identity.label}; {device.clock.kind} clock in steps of "
         f"{duration(device.clock.quantum_ns)}"
     )
-    rows = tuple(_row(entry, peaks=peaks) for entry in entries)
+    rows = tuple(_row(entry, peaks=peaks, out=out) for entry in entries)
     return Table(columns, rows, title=title, notes=(_sentence(tuner, entries),))
 
 
-def _row(entry: dict[str, Any], *, peaks: bool) -> tuple[str, ...]:
+def _row(entry: dict[str, Any], *, peaks: bool, out: bool) -> tuple[str, ...]:
     size = "×".join(map(str, entry["size"]))
     if "error" in entry:
-        return (entry["kernel"], size, "no candidate left", *["–"] * (8 + peaks))
+        return (entry["kernel"], size, "no candidate left", *["–"] * (6 + peaks + 2 * out))
     time_ns = entry["winner_ns"] or 0
     return (
         entry["kernel"],
@@ -170,8 +170,7 @@ def _row(entry: dict[str, Any], *, peaks: bool) -> tuple[str, ...]:
         factor(entry["default_ns"], time_ns),
         factor(entry["slowest_ns"], time_ns),
         str(entry["measured"]),
-        str(entry["rejected"]),
-        str(entry["failed"]),
+        *([str(entry["rejected"]), str(entry["failed"])] if out else []),
         *([f"{100 * entry['roofline']:.0f} %" if entry["roofline"] else "–"] if peaks else []),
         f"tuned in {entry['wall_s']:.1f} s" if entry["source"] == "tuned" else entry["source"],
     )
