@@ -6,13 +6,12 @@ shared as every pick is. The model: Williams, Waterman, Patterson, "Roofline", C
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
 
 from webtune.buffers import Buffer
 from webtune.core.peaks import Peaks
 from webtune.errors import NoValidKernel
-from webtune.gpu.base import Device
 from webtune.kernel import Kernel
 from webtune.results import TuneReport
 from webtune.space import grid
@@ -117,47 +116,42 @@ def memory_elements(limits: Mapping[str, int]) -> int:
     return min(1 << 24, most // 4 // 1024 * 1024)
 
 
-class PeakSource(Protocol):
-    """What measuring the peaks needs of a tuner."""
+Tune = Callable[[Kernel, Sequence[Buffer]], Awaitable[TuneReport]]
+"""Decides a probe on buffers, or tells what is remembered of it."""
 
-    @property
-    def device(self) -> Device: ...
-    def empty(self, shape: int, dtype: str = ...) -> Buffer: ...
-    def explain(self, kernel: Kernel, *args: Any) -> TuneReport: ...
-    async def tune_async(self, kernel: Kernel, *args: Any, fresh: bool = ...) -> TuneReport: ...
+Empty = Callable[[int, str], Buffer]
+"""A zeroed buffer of so many elements of a dtype."""
 
 
 _ARITHMETIC_SIZES = (1 << 16, 1 << 20)
 _LONG_ENOUGH_NS = 200_000
 
 
-async def measure_peaks(tuner: PeakSource, *, fresh: bool = False) -> Peaks:
-    """Tune the probes, or read what is remembered of them. Raises what a tune raises."""
+async def measure_peaks(limits: Mapping[str, int], empty: Empty, tune: Tune) -> Peaks:
+    """The peaks of the device with these limits, by `tune`. Raises what that raises."""
+
+    async def time_ns_of(probe: Kernel, *shapes: tuple[str, int]) -> int:
+        args = [empty(elements, dtype) for dtype, elements in shapes]
+        try:
+            report = await tune(probe, args)
+            if report.winner_ns is None:
+                raise NoValidKernel(f"{probe.name} could not be timed on this device", {})
+            return report.winner_ns
+        finally:
+            for buffer in args:
+                buffer.destroy()
+
     flops_per_s, bytes_per_s, launch_ns = 0.0, 0.0, 0
     for elements in _ARITHMETIC_SIZES:
-        time_ns = await _time_ns(tuner, ARITHMETIC, [("f32", elements)], fresh)
+        time_ns = await time_ns_of(ARITHMETIC, ("f32", elements))
         flops_per_s = max(flops_per_s, arithmetic_flops(elements) / time_ns * 1e9)
         if time_ns >= _LONG_ENOUGH_NS:  # a wide device is not filled by the small size
             break
-    elements = memory_elements(tuner.device.limits)
-    time_ns = await _time_ns(tuner, MEMORY, [("f32", elements)] * 2, fresh)
+    elements = memory_elements(limits)
+    time_ns = await time_ns_of(MEMORY, ("f32", elements), ("f32", elements))
     bytes_per_s = 8 * elements / time_ns * 1e9
-    launch_ns = await _time_ns(tuner, LAUNCH, [("u32", 1)], fresh)
+    launch_ns = await time_ns_of(LAUNCH, ("u32", 1))
     return Peaks(flops_per_s, bytes_per_s, launch_ns)
-
-
-async def _time_ns(
-    tuner: PeakSource, probe: Kernel, shapes: Sequence[tuple[str, int]], fresh: bool
-) -> int:
-    args = [tuner.empty(elements, dtype) for dtype, elements in shapes]
-    try:
-        report = await tuner.tune_async(probe, *args, fresh=fresh)
-        if report.winner_ns is None:
-            raise NoValidKernel(f"{probe.name} could not be timed on this device", {})
-        return report.winner_ns
-    finally:
-        for buffer in args:
-            buffer.destroy()
 
 
 def remembered_peaks(

@@ -179,13 +179,20 @@ class Tuner:
         """The device's measured peaks: arithmetic, memory, launch. Remembered like picks; once
         known, kernels with `work=` stop early when they come close, and tables show how close."""
         self._must_block("peaks")
-        return complete(self.peaks_async(fresh=fresh))
+        return complete(self._find_peaks(fresh=fresh))
 
     async def peaks_async(self, *, fresh: bool = False) -> Peaks:
         """The same, awaiting."""
-        known = None if fresh else self.known_peaks()
-        self._remembered.peaks = known or await measure_peaks(self, fresh=fresh)
-        return self._remembered.peaks
+        return await self._find_peaks(fresh=fresh, gives_way=True)
+
+    async def _find_peaks(self, **options: bool) -> Peaks:
+        async def tune(probe: TunableSet, args: Sequence[Buffer]) -> TuneReport:
+            return await self.decide(self._understand(probe, args), **options)
+
+        known = None if options["fresh"] else self.known_peaks()
+        found = known or await measure_peaks(self.device.limits, self.empty, tune)
+        self._remembered.peaks = found
+        return found
 
     def known_peaks(self) -> Peaks | None:
         """The peaks out of memory or the store; None where they were never measured."""
