@@ -1,5 +1,7 @@
 """The race: who is given up, who wins, and that neither drift nor order decides."""
 
+from itertools import chain
+
 import pytest
 
 from webtune.core.config import Config
@@ -34,7 +36,7 @@ def test_every_candidate_is_warmed_up_once_before_its_first_sample(play, noise):
             first[request.candidate] = True
 
 
-@pytest.mark.parametrize(("factor", "launches"), [(6, 2), (30, 2), (2.5, 3)])
+@pytest.mark.parametrize(("factor", "launches"), [(30, 2), (6, 3), (2.5, 3)])
 def test_a_hopeless_candidate_is_dropped_after_one_or_two_samples(play, noise, factor, launches):
     played = play("adaptive", times(noise, 100 * US, 101 * US, 100 * US * factor))
     assert played.launches(2) == launches
@@ -54,6 +56,30 @@ def test_one_bad_sample_ends_no_good_candidate(play, noise):
     best = iter([400 * US, *[next(g) for g in [noise(100 * US, 1)] for _ in range(200)]])
     found = play("adaptive", [best, noise(115 * US, 2), noise(116 * US, 3)]).outcome
     assert found.winner == 0
+
+
+@pytest.mark.parametrize("bad", [100, 300, 1000])
+@pytest.mark.parametrize("fast", [20, 50])
+def test_one_bad_first_sample_ends_no_good_candidate(play, noise, fast, bad):
+    best = chain([bad * US], noise(fast * US, 1))
+    assert play("adaptive", [best, noise(55 * US, 2)]).outcome.winner == 0
+    best = chain([bad * US], noise(fast * US, 1))
+    rest = times(noise, 55 * US, 56 * US, 80 * US)
+    assert play("adaptive", [best, *rest]).outcome.winner == 0
+
+
+def test_one_first_sample_that_is_far_too_good_ends_nobody(play, noise):
+    lucky = chain([1 * US], noise(100 * US, 1))
+    found = play("adaptive", [lucky, *times(noise, 80 * US, 90 * US)]).outcome
+    assert found.winner == 1
+
+
+def test_who_was_given_up_as_hopeless_counts_in_the_confidence(play):
+    unlucky = [130 * US, 130 * US] + [20 * US] * 200
+    found = play("adaptive", [unlucky, 55 * US]).outcome
+    assert found.winner == 1
+    assert found.results[0].eliminated
+    assert 0.99 < found.confidence < 1
 
 
 def test_launches_stay_within_the_budget_when_nobody_stands_out(play, noise):

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from webtune.core.statistics import Comparison, compare
-from webtune.strategies.elimination import choose, halving, hopeless, outpaced
+from webtune.strategies.elimination import choose, doubt, halving, hopeless, outpaced
 
 
 def name(candidate):
@@ -37,10 +37,23 @@ def test_confidence_falls_with_every_rival_that_is_near():
 
 
 def test_one_sample_condemns_only_what_is_far_off_and_two_must_agree():
-    assert hopeless({0: [100], 1: [450], 2: [600]}, 5, 2) == {2: (6.0, 1)}
+    assert hopeless({0: [100], 1: [200], 2: [1900], 3: [9000]}, 20, 2) == {3: (90.0, 1)}
+    assert hopeless({0: [100]}, 20, 2) == {}
     agreed = hopeless({0: [100, 100], 1: [300, 250], 2: [400, 101]}, 5, 2)
     assert agreed == {1: (2.5, 2)}
     assert hopeless({}, 5, 2) == {}
+
+
+def test_one_sample_that_is_far_too_fast_condemns_nobody():
+    assert hopeless({0: [1], 1: [100], 2: [110]}, 20, 2) == {}
+    assert hopeless({0: [1, 105], 1: [100, 100], 2: [110, 110]}, 20, 2) == {}
+
+
+def test_confidence_falls_with_everyone_given_up_as_hopeless():
+    assert 0 < doubt(6, 2) < doubt(2.1, 2) < doubt(30, 1) < doubt(20, 1) < 0.01
+    found = choose(compared((10.0,)), (0,), name, {}, {1: 0.25, 2: 0.5})
+    assert found.confidence == 0.375
+    assert found.ties == ()
 
 
 def test_a_step_within_a_round_condemns_nobody():

@@ -1,5 +1,7 @@
 """What every strategy keeps, whatever a device says."""
 
+import time
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -88,3 +90,15 @@ def test_candidates_known_to_be_far_behind_are_spared(play, strategy):
     played = play(strategy, [100_000, 101_000, 102_000, 1_000, 99_000], known_ns=known)
     assert played.launches(3) == 0
     assert played.outcome.winner == 4
+
+
+@pytest.mark.parametrize("strategy", ["adaptive", "fixed"])
+def test_one_added_to_many_known_takes_no_time_of_its_own(play, strategy):
+    count = 16_000
+    known = {each: (100_000 + 100 * each,) * 3 for each in range(count)}
+    streams = [known[each][0] for each in range(count)] + [99_000]
+    start = time.perf_counter()
+    played = play(strategy, streams, known_ns=known)
+    assert time.perf_counter() - start < 3
+    assert played.outcome.winner == count
+    assert played.launches(count - 1) == 0

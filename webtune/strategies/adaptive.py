@@ -12,7 +12,15 @@ from dataclasses import dataclass
 from webtune.core.config import Config
 from webtune.core.model import Problem, Reading, Request, Round, StrategyRun
 from webtune.core.statistics import Comparison, compare, median
-from webtune.strategies.elimination import TIE_MARGIN, TIE_RULE, choose, halving, hopeless, outpaced
+from webtune.strategies.elimination import (
+    TIE_MARGIN,
+    TIE_RULE,
+    choose,
+    doubt,
+    halving,
+    hopeless,
+    outpaced,
+)
 from webtune.strategies.ledger import Asking, Ledger, Verdict, apart, text_ns
 
 __all__ = ["AdaptiveSettings", "adaptive"]
@@ -32,14 +40,15 @@ class AdaptiveSettings:
     - `launches`: most launches, warm-ups included, per candidate of a batch on average; a batch
       of few candidates may take 60 launches whatever their number.
     - `errors`: standard errors behind the leader at which a candidate is given up.
-    - `once`, `twice`: times slower than the best at which one sample, or two, are enough.
+    - `once`, `twice`: times slower than the second fastest at which one sample is enough, and
+      than the leader at which two are.
     - `halve_at`: samples at which at most a half, a quarter, an eighth … may still be racing.
     - `most_samples`: most samples of one candidate.
     """
 
     launches: float = 20.0
     errors: float = 4.0
-    once: float = 5.0
+    once: float = 20.0
     twice: float = 2.0
     halve_at: tuple[int, ...] = (10, 16, 24)
     most_samples: int = 64
@@ -87,6 +96,7 @@ class _Race:
         self.confirmations = config.usable_confirmations
         self.columns: dict[int, list[int]] = {}
         self.left: dict[int, float] = {}
+        self.doubts: dict[int, float] = {}
         self.times: dict[int, float] = {}
         self.start = ledger.launches
         self.flip = True
@@ -186,6 +196,7 @@ class _Race:
                 if each not in self.ledger.failures and each in self.ledger.dropped:
                     del self.ledger.dropped[each]
                     self.left.pop(each, None)
+                    self.doubts.pop(each, None)
                     text = f"{self.ledger.name(each)} is taken back: all that led it have failed"
                     self.ledger.say("taken back", text, each)
             live = self.ledger.live(self.columns)
@@ -211,6 +222,7 @@ class _Race:
         columns = {each: self.columns[each] for each in live}
         found = hopeless(columns, self.settings.once, self.settings.twice)
         for each, (ratio, count) in found.items():
+            self.doubts[each] = doubt(ratio, count)
             taken = "its sample" if count == 1 else "both its samples"
             self.ledger.drop(each, f"{ratio:.3g} times the leader in {taken}")
 
@@ -240,7 +252,7 @@ class _Race:
         if not live:
             return None
         found = compare([self.columns[each] for each in live])
-        verdict = choose(found, live, self.ledger.digest, self.left)
+        verdict = choose(found, live, self.ledger.digest, self.left, self.doubts)
         many = min(len(self.columns[each]) for each in live)
         for each in live:
             if each != verdict.winner:

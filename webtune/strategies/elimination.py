@@ -12,6 +12,7 @@ __all__ = [
     "TIE_MARGIN",
     "TIE_RULE",
     "choose",
+    "doubt",
     "halving",
     "hopeless",
     "outpaced",
@@ -30,28 +31,40 @@ TIE_RULE = (
 TRUSTED_SHARE = 0.2
 """So many of a candidate's samples may be outliers on either side before they decide."""
 
+DISTURBED = 0.02
+"""So many samples may be several times too slow: another process had the device. Twice as far
+off is taken to be half as likely, which is a heavier tail than the recorded spaces have."""
+
 
 def hopeless(
     columns: Mapping[int, Sequence[int]], once: float, twice: float
 ) -> dict[int, tuple[float, int]]:
     """Those to give up after their first or second sample: candidate → (times slower, samples).
 
-    After one sample each: those over `once` times the fastest. After two: those over `twice` times
-    the leader in both rounds. The rounds are compared one by one, so that a step of the device's
-    speed in the middle of a round condemns nobody.
+    After one sample each: those over `once` times the second fastest, so that neither one sample
+    that is far too slow nor one that is far too fast says much. After two: those over `twice`
+    times the leader in both rounds. The rounds are compared one by one, so that a step of the
+    device's speed in the middle of a round condemns nobody.
     """
     rounds = min(map(len, columns.values()), default=0)
     if rounds == 0:
         return {}
     if rounds == 1:
-        best = min(column[0] for column in columns.values())
-        ratios = {each: column[0] / best for each, column in columns.items()}
-        return {each: (ratio, 1) for each, ratio in ratios.items() if ratio > once}
+        first = sorted(column[0] for column in columns.values())
+        best, second = first[0], first[min(1, len(first) - 1)]
+        slow = {each: column[0] for each, column in columns.items() if column[0] > once * second}
+        return {each: (time_ns / best, 1) for each, time_ns in slow.items()}
     leader = min(columns.values(), key=lambda column: (column[0] * column[1], column[0]))
     ratios = {
         each: min(column[0] / leader[0], column[1] / leader[1]) for each, column in columns.items()
     }
     return {each: (ratio, 2) for each, ratio in ratios.items() if ratio > twice}
+
+
+def doubt(ratio: float, count: int) -> float:
+    """The chance that a candidate which was `ratio` times slower in each of `count` samples is
+    none the slower for it, all of them having been disturbed."""
+    return float((DISTURBED / ratio) ** count)
 
 
 def outpaced(found: Comparison, errors: float) -> list[int]:
@@ -86,10 +99,12 @@ def choose(
     candidates: Sequence[int],
     digest: Callable[[int], str],
     left: Mapping[int, float] | None = None,
+    doubts: Mapping[int, float] | None = None,
 ) -> Verdict:
     """The winner among the compared `candidates`, with its ties and how sure it is.
 
-    `left` has those given up before the end, with the standard errors that they were behind then.
+    `left` has those given up before the end, with the standard errors that they were behind then;
+    `doubts` those given up as hopeless, with the chance that this was wrong.
     Confidence is the chance, taking estimates as normal, that none of all these is faster than
     the winner by more than the tie margin.
     """
@@ -103,6 +118,7 @@ def choose(
     } | dict(left or {})
     margin = TIE_MARGIN / found.error
     chances = [normal_cdf(errors + margin) for errors in errors_behind.values()]
+    chances += [1 - chance for chance in (doubts or {}).values()]
     return Verdict(
         winner=candidates[won],
         times=dict(zip(candidates, found.at, strict=True)),

@@ -105,7 +105,7 @@ class Ledger:
         self.dropped[candidate] = reason
         self.say(kind, f"{self.name(candidate)} is given up: {reason}", candidate)
 
-    def spare(self, candidates: Iterable[int]) -> list[int]:
+    def spare(self, candidates: Sequence[int]) -> list[int]:
         """Book what an earlier tune knows of those it left far behind, so that they need not run;
         the others are returned."""
         known = {
@@ -120,7 +120,8 @@ class Ledger:
                 self.spared.append(each)
                 text = f"an earlier tune measured {text_ns(known[each])}, far behind its leaders"
                 self.drop(each, text, "spared")
-        return [each for each in candidates if each not in self.spared]
+        spared = set(self.spared)
+        return [each for each in candidates if each not in spared]
 
     def recall(self) -> list[int]:
         """Those that were spared have to run after all: what is known of them is forgotten."""
