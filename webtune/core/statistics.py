@@ -7,6 +7,7 @@ difference of 0.01 is 1 %.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -38,6 +39,8 @@ only ever slows a kernel down."""
 STEPS = 12
 SCALE_FLOOR = 5e-4
 """No clock of a GPU is trusted beyond 0.05 %, however well its readings agree."""
+NEAR = 0.1
+"""Samples span twenty steps of a coarse clock where they may: a step is then 5 % of a time."""
 WINDOW = 2
 """Rounds on either side that tell how fast the device was in a round."""
 
@@ -101,17 +104,19 @@ def granularity(columns: Sequence[Sequence[int]]) -> float:
     """The step of a coarse clock as a share of the time, 0 when none shows.
 
     It shows when most candidates have repeated readings: then the smallest gap between two
-    readings of one candidate is a step of the clock, or several.
+    readings of one candidate is a step of the clock, or several. A reading that is far off and
+    came once is an outlier and tells of no clock.
     """
     repeating, gaps = 0, []
     for column in columns:
-        levels = sorted(set(column))
+        seen = Counter(column)
+        levels = sorted(seen)
         if len(levels) == len(column):
             continue
         repeating += 1
-        if len(levels) > 1:
-            gap = min(b - a for a, b in pairwise(levels))
-            gaps.append(gap / levels[0])
+        near = [b - a for a, b in pairwise(levels) if seen[b] > 1 or b - a <= NEAR * a]
+        if near:
+            gaps.append(min(near) / levels[0])
     if 2 * repeating <= len(columns) or not gaps:
         return 0.0
     return sorted(gaps)[(len(gaps) - 1) // 2]
