@@ -110,6 +110,13 @@ def test_a_clock_faster_than_the_wall_or_standing_is_not_used() -> None:
 
 
 def test_wall_time_is_as_fine_as_equal_launches_are_alike() -> None:
-    assert wall_resolution_ns([100, 110, 95, 100, 104], 1) == 8
+    assert wall_resolution_ns([100, 110, 95, 100, 104], 1) == 5
     assert wall_resolution_ns([100, 100, 100], 100_000) == 100_000
     assert wall_resolution_ns([], 5) == 5
+
+
+def test_launches_that_were_held_up_do_not_make_the_wall_clock_coarse() -> None:
+    quiet = [100_000, 104_000, 101_000, 105_000, 100_000, 103_000, 101_000]
+    held_up = [*quiet, 3_000_000, *quiet, 9_000_000, *quiet]
+    assert wall_resolution_ns(held_up) <= 2 * wall_resolution_ns(quiet)
+    assert wall_resolution_ns([1, 9_000_000] * 5) == 500_000

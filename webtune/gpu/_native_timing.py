@@ -152,7 +152,7 @@ class WallTimer:
         self._link = link
         self._mapped = link.buffer(4, MAP_READ | COPY_DST, "webtune wall")
         self._source = link.buffer(4, COPY_SRC | COPY_DST, "webtune wall")
-        launches_ns = [self._launch_ns(trivial, 1) for _ in range(11)]
+        launches_ns = [self._launch_ns(trivial, 1) for _ in range(25)]
         step_ns = round(time.get_clock_info("perf_counter").resolution * 1e9)
         self.clock = Clock("wall", wall_resolution_ns(launches_ns[2:], step_ns))
 
