@@ -14,7 +14,7 @@ import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, partial
 from inspect import getattr_static
 from types import (
     BuiltinFunctionType,
@@ -29,6 +29,7 @@ from types import (
 from typing import Any
 
 from webtune.code_text import code_text, names_of
+from webtune.known import is_acting, is_foreign, kind_of, package_of
 
 __all__ = ["material"]
 
@@ -39,28 +40,6 @@ MOST_ARRAY_BYTES = 1 << 26
 """Larger arrays are known by dtype and shape: they are data, not parameters of code."""
 LONG = 256
 
-_BY_NAME = frozenset({"js", "numpy", "pyodide", "pyodide_js", "webtune", "wgpu"})
-"""Packages that are known by the names used of them, like the standard library: their code is of
-a version, and not the kernel's."""
-_ACTING = frozenset(
-    {
-        "asyncio",
-        "concurrent",
-        "contextvars",
-        "logging",
-        "multiprocessing",
-        "queue",
-        "random",
-        "selectors",
-        "socket",
-        "subprocess",
-        "tempfile",
-        "threading",
-        "unittest",
-        "weakref",
-    }
-)
-"""Of the standard library, what is a state of the process and no value."""
 _PLACES = frozenset(
     {
         "__builtins__",
@@ -158,13 +137,13 @@ class _Walk:
     def _guarded(self, value: Any, render: Callable[[Any], str]) -> str:
         self.parts += 1
         if self.parts > MOST_PARTS or self.depth > MOST_DEPTH:
-            return f"…{_kind(value)}"
+            return f"…{kind_of(value)}"
         self.depth += 1
         try:
             return render(value)
         except Exception:
             # A foreign object may do anything when it is looked at.
-            return _kind(value)
+            return kind_of(value)
         finally:
             self.depth -= 1
 
@@ -174,8 +153,8 @@ class _Walk:
         for types, render in _RENDER:
             if isinstance(value, types):
                 return render(self, value)
-        if isinstance(value, Mapping) and not isinstance(value, dict | MappingProxyType):
-            return f"{_kind(value)}{self._pairs(value.items())}"
+        if isinstance(value, Mapping) and not is_acting(value):
+            return f"{kind_of(value)}{self._pairs(value.items())}"
         plain = _scalar_or_array(self, value)
         return self._once(value, self._instance) if plain is None else plain
 
@@ -196,7 +175,7 @@ class _Walk:
         for base in (bool, int, float, complex, str, bytes):
             if isinstance(value, base):
                 return _short(base.__repr__(value))
-        return _kind(value)
+        return kind_of(value)
 
     def _pattern(self, value: re.Pattern[Any]) -> str:
         return f"pattern {value.flags} {self.value(value.pattern)}"
@@ -207,13 +186,13 @@ class _Walk:
 
     def _sequence(self, value: Sequence[Any]) -> str:
         if len(value) > LONG and all(type(each) in _PLAIN for each in value):
-            return f"{_kind(value)}[{_short(repr(list(value)))}]"
+            return f"{kind_of(value)}[{_short(repr(list(value)))}]"
         with _Open(self, value) as again:
             inner = "…" if again else ",".join([self.value(each) for each in value])
-        return f"{_kind(value)}[{inner}]"
+        return f"{kind_of(value)}[{inner}]"
 
     def _set(self, value: Iterable[Any]) -> str:
-        return f"{_kind(value)}{{{','.join(sorted(self.value(each) for each in value))}}}"
+        return f"{kind_of(value)}{{{','.join(sorted(self.value(each) for each in value))}}}"
 
     def _mapping(self, value: Mapping[Any, Any]) -> str:
         with _Open(self, value) as again:
@@ -269,13 +248,13 @@ class _Walk:
 
     def _descriptor(self, value: Any) -> str:
         inner = (getattr(value, name, None) for name in ("fget", "func", "__func__"))
-        return f"{_kind(value)}({self.value(next(each for each in inner if each is not None))})"
+        return f"{kind_of(value)}({self.value(next(each for each in inner if each is not None))})"
 
     # -- what has attributes -------------------------------------------------------------------
 
     def _by_name(self, module: object) -> bool:
-        package = _package(module)
-        return package != self.home and _is_foreign(package)
+        package = package_of(module)
+        return package != self.home and is_foreign(package)
 
     def _module(self, module: ModuleType) -> str:
         if self._by_name(module.__name__):
@@ -297,10 +276,13 @@ class _Walk:
         return self._once(kind, lambda k: f"class {k.__name__}({'; '.join(self._members(k))})")
 
     def _members(self, kind: type, own: Mapping[str, Any] | None = None) -> list[str]:
-        """The class attributes that the code names, or calls without naming them."""
+        """The class attributes that the code names, or calls without naming them; of an instance
+        that has attributes of its `own`, without those and without what made it."""
         found = []
         self.chose = True
-        for name in sorted({"__init__"} | self.names | _READING):
+        made = {"__init__", "__post_init__"}
+        names = self.names | _READING
+        for name in sorted(names | made if own is None else names - made):
             holder = next((k for k in kind.__mro__ if name in vars(k)), None)
             if holder is None or name in (own or {}) or self._by_name(holder.__module__):
                 continue
@@ -330,19 +312,22 @@ class _Walk:
 
     def _foreign(self, value: Any, state: Mapping[str, Any]) -> str:
         """An instance of a class that is known by name."""
-        package = _package(type(value).__module__)
+        package = package_of(type(value).__module__)
         name = getattr_static(value, "__name__", None)
         if name is not None and self._by_name(getattr(value, "__module__", "")):
             return f"{value.__module__}.{getattr(value, '__qualname__', value.__name__)}"
         if hasattr(value, "__wrapped__"):
-            return f"{_kind(value)}({self.value(value.__wrapped__)})"
-        if package not in _BY_NAME and package not in _ACTING and state:
-            return f"{_kind(value)}({self._listed(state, whole=True)})"
-        text = "" if state or package in _ACTING else repr(value)
+            return f"{kind_of(value)}({self.value(value.__wrapped__)})"
+        acting = is_acting(value)
+        if state and not acting and package in sys.stdlib_module_names:
+            return f"{kind_of(value)}({self._listed(state, whole=True)})"
+        text = "" if state or acting else repr(value)
         chosen = self.names.union(_PARTS) - _LIVE if package == "webtune" else self.names
         self.chose = True
         parts = [f"{n}={self.value(state[n])}" for n in sorted(chosen & state.keys())]
-        return f"{_kind(value)}({'' if _ADDRESS.search(text) else _short(text)}{', '.join(parts)})"
+        return (
+            f"{kind_of(value)}({'' if _ADDRESS.search(text) else _short(text)}{', '.join(parts)})"
+        )
 
     def _defines(self, kind: type, name: str) -> bool:
         holder = next((k for k in kind.__mro__ if name in vars(k)), None)
@@ -436,34 +421,10 @@ def _slots(value: Any) -> Iterator[tuple[str, Any]]:
                     continue
 
 
-def _package(module: object) -> str:
-    return module.partition(".")[0] if isinstance(module, str) else ""
-
-
-@lru_cache(maxsize=1024)
-def _is_foreign(package: str) -> bool:
-    """Whether a package is known by the names used of it."""
-    if package not in sys.stdlib_module_names:
-        return package in _BY_NAME
-    # A user's module may have a name of the standard library.
-    file = getattr(sys.modules.get(package), "__file__", None)
-    library = os.path.dirname(os.__file__)
-    return file is None or (file.startswith(library) and "-packages" not in file[len(library) :])
-
-
 def _home(function: Any) -> str:
     while isinstance(function, partial):
         function = function.func
-    return _package(getattr(function, "__module__", ""))
-
-
-def _kind(value: object) -> str:
-    """A type's name, without the module where it may be moved."""
-    kind = type(value)
-    module = kind.__module__
-    if module == "builtins" or not _is_foreign(_package(module)):
-        return kind.__name__
-    return f"{module}.{kind.__qualname__}"
+    return package_of(getattr(function, "__module__", ""))
 
 
 def _short(text: str) -> str:

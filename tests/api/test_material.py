@@ -18,9 +18,11 @@ from types import FunctionType, MappingProxyType, ModuleType
 import numpy as np
 import pytest
 
+from webtune import open_tuner
 from webtune.code_text import code_text
 from webtune.material import material
 from webtune.space import Params
+from webtune.testing import ScriptedDevice
 
 GROUP = 64
 
@@ -261,6 +263,21 @@ def test_what_cannot_be_told_is_known_by_its_type():
     assert material(closure(object())) == material(closure(object()))
 
 
+def test_the_environment_of_a_process_is_no_part_of_it(monkeypatch):
+    before = material(closure(os.environ))
+    monkeypatch.setenv("A_SECRET", "told to nobody")
+    assert material(closure(os.environ)) == before
+    assert "PATH" not in before
+
+
+def test_a_buffer_is_known_by_what_the_code_reads_of_it():
+    tuner = open_tuner(ScriptedDevice(), store="memory")
+    short, long = tuner.empty(256), tuner.empty(512)
+    sized = lambda held: lambda p: held.size  # noqa: E731
+    assert material(sized(short)) == material(sized(tuner.empty(256)))
+    assert material(sized(short)) != material(sized(long))
+
+
 def test_circles_end():
     ring = [1]
     ring.append(ring)
@@ -309,6 +326,7 @@ def test_the_place_of_a_file_is_no_part_of_it(tmp_path):
 
 PROGRAM = """
 import functools, sys
+from webtune import open_tuner
 from webtune.code_text import code_text
 from webtune.material import material
 
