@@ -225,12 +225,11 @@ def test_a_mapped_buffer_is_refused_until_it_is_unmapped(plain: NativeDevice) ->
     raw = plain.raw.create_buffer(size=128, usage=STORAGE, mapped_at_creation=True)
     with pytest.raises(ArgumentError, match="mapped"):
         plain.adopt(raw)
-    program = spin(plain, raw)
     with pytest.raises(LaunchError, match="mapped"):
-        plain.submit(program)
+        spin(plain, raw)
     raw.unmap()
     assert plain.adopt(raw) == 128
-    plain.submit(program)
+    plain.submit(spin(plain, raw))
     complete(plain.drain())
 
 
@@ -294,6 +293,41 @@ def test_pipelines_and_modules_of_the_past_are_let_go(plain: NativeDevice) -> No
     gc.collect()
     assert len(plain._programs.pipelines) == _KEPT_PIPELINES
     assert len(plain._programs.modules) <= _KEPT_MODULES
+
+
+LEAK = """
+import gc, os
+from webtune.drive import complete
+from webtune.gpu.base import Binding, Dispatch, Shot
+from webtune.hosts.native import open_device
+
+SOURCE = "@group(0) @binding(0) var<storage, read_write> y: array<u32>;" \\
+    "@compute @workgroup_size(1) fn main() { y[0] = 7u; }"
+
+def resident_bytes():
+    with open("/proc/self/statm") as told:
+        return int(told.read().split()[1]) * os.sysconf("SC_PAGESIZE")
+
+device = open_device()
+handle = device.create_buffer(4)
+one = Dispatch(SOURCE, "main", (), (Binding(0, "storage", handle, 4),), (1, 1, 1))
+
+def compile_many():
+    for _ in range(200):
+        program = complete(device.compile([one]))
+        complete(device.time([Shot(program)]))
+        device.release(program)
+    gc.collect()
+    return resident_bytes()
+
+before = compile_many()
+print((compile_many() - before) >> 20)
+device.close()
+"""
+
+
+def test_compiling_again_and_again_costs_no_memory() -> None:
+    assert int(alone(LEAK)) < 10
 
 
 def test_a_pipeline_in_use_is_never_compiled_twice(plain: NativeDevice) -> None:

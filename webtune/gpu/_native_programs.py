@@ -64,6 +64,13 @@ class NativeProgram:
                     compute_pass.set_bind_group(0, group)
                 compute_pass.dispatch_workgroups(*step.workgroups)
 
+    def rehearse(self, compute_pass: Any) -> None:
+        """Record all steps with no workgroups, which runs nothing."""
+        for step in self.steps:
+            compute_pass.set_pipeline(step.pipeline)
+            compute_pass.set_bind_group(0, step.group)
+            compute_pass.dispatch_workgroups(0, 0, 0)
+
 
 class _Once:
     """A cache whose values are made once, outside the lock, also when several threads ask.
@@ -126,21 +133,25 @@ class Programs:
         self._groups_lock = threading.Lock()
 
     def build(self, owner: object, dispatches: Sequence[Dispatch]) -> NativeProgram:
-        """Compile everything and encode it once without submitting, so that what the validator
-        refuses only when a pass ends (sizes of bindings, workgroup counts) is refused here."""
+        """Compile everything and submit it once with no workgroups, so that what the validator
+        refuses only when a pass ends (sizes of bindings) is refused here. It is submitted because
+        wgpu never frees what was encoded and then dropped."""
         steps: list[Step] = []
         label = dispatches[0].label if dispatches else ""
         program = NativeProgram(owner, (), label)
         try:
             for dispatch in dispatches:
+                self._check_workgroups(dispatch.workgroups)
                 steps.append(self._step(dispatch))
             program = NativeProgram(owner, tuple(steps), label)
-            with self._link.guard() as raw:
-                encoder = raw.create_command_encoder()
-                compute_pass = encoder.begin_compute_pass()
-                program.encode(compute_pass)
-                compute_pass.end()
-                encoder.finish()
+            with self._link.busy:
+                self._link.check_handles(program.handles)
+                with self._link.guard() as raw:
+                    encoder = raw.create_command_encoder()
+                    compute_pass = encoder.begin_compute_pass()
+                    program.rehearse(compute_pass)
+                    compute_pass.end()
+                self._link.submit(encoder)
         except BaseException:
             self._release_steps(steps)
             raise
@@ -170,6 +181,13 @@ class Programs:
         group, group_key = self._group(kinds, layout.bind, dispatch.bindings)
         handles = tuple(binding.handle for binding in dispatch.bindings)
         return Step(pipeline, group, group_key, handles, dispatch.workgroups)
+
+    def _check_workgroups(self, workgroups: tuple[int, int, int]) -> None:
+        most = self._link.raw.limits["max-compute-workgroups-per-dimension"]
+        if max(workgroups) > most:
+            raise LaunchError(
+                f"{workgroups} workgroups are more than the device's {most} in a dimension"
+            )
 
     def _layout(self, kinds: tuple[tuple[int, str], ...]) -> _Layout:
         # Derived ("auto") layouts drop bindings that the shader declares and does not use.
