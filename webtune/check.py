@@ -167,12 +167,9 @@ class PreparedCheck:
     def _judge(self, slots: Sequence[Slot], got: Mapping[str, bytes], name: str) -> Failure | None:
         if self._rule.reference is None and self._first is None:
             for slot in slots:
-                if slot.restore is None and got[slot.name] == _poison_bytes(
-                    slot.dtype, slot.nbytes
-                ):
-                    return Failure(
-                        FailureKind.WRONG_ANSWER, f"it wrote nothing to {slot.name} ({_READS})"
-                    )
+                left = 0 if slot.restore is not None else _unwritten(slot, got[slot.name])
+                if left:
+                    return Failure(FailureKind.WRONG_ANSWER, _left_text(slot, left))
             self._first, self._first_name = dict(got), name
             return None
         for slot in slots:
@@ -196,6 +193,24 @@ class PreparedCheck:
 
 
 _READS = "declare it with restore= if the kernel reads it before writing"
+
+
+def _unwritten(slot: Slot, content: bytes) -> int:
+    """How many elements still are the poison."""
+    unit = _poison_bytes(slot.dtype, dtype_bytes(slot.dtype))
+    size = len(unit)
+    if unit not in content:
+        return 0
+    return sum(content[at : at + size] == unit for at in range(0, len(content), size))
+
+
+def _left_text(slot: Slot, left: int) -> str:
+    count = slot.nbytes // dtype_bytes(slot.dtype)
+    what = "nothing" if left == count else f"{count - left} of {count} elements"
+    return (
+        f"it wrote {what} to {slot.name}, so it cannot stand in for a reference; give "
+        f"AllClose(reference=…), or {_READS}"
+    )
 
 
 def _padded(slot: Slot) -> int:

@@ -197,3 +197,23 @@ def test_kernels_inside_kernels_leave_nothing_behind(tuner):
     assert tuner.download(y)[0] == 10
     if made is not None:
         assert len(tuner.device.buffers) == made
+
+
+def test_what_half_writes_stands_in_for_no_reference():
+    def stamp_some(views, dispatch):
+        values = views[0].cast("I")
+        for place in range(dict(dispatch.constants)["N"]):
+            values[place] = 7
+
+    made = wt.TunableSet("halves", outputs=["y"], check=wt.AllClose())
+    for name, count in (("half", 2), ("whole", 4)):
+
+        def write(rec, y, count=count):
+            rec.dispatch(COPY, [y], 1, constants={"N": count})
+
+        made.tunable(name)(write)
+    device = ScriptedDevice({"half": 10, "whole": 1000}, effect=stamp_some)
+    with wt.open_tuner(device=device, store="memory") as tuner:
+        report = tuner.tune(made, tuner.empty(4, "u32"))
+    assert [r.status for r in report.results] == ["wrong answer", "winner"]
+    assert "wrote 2 of 4 elements to y" in report.results[0].reason
