@@ -110,7 +110,7 @@ def test_a_wrong_candidate_never_wins(make, opened):
     device = ScriptedDevice(TIMES, faults=Faults(wrong=["b"]), effect=add_one)
     tuner = opened(device)
     ops = make("abc", check=wt.AllClose())
-    report = tuner.tune(ops, tuner.empty(4, "u32"))
+    report = tuner.tune(ops, tuner.empty(1, "u32"))
     assert {r.name: r.status for r in report.results}["b"] == "wrong answer"
     assert report.winner.name == "c"
 
