@@ -1,11 +1,14 @@
 """The race: who is given up, who wins, and that neither drift nor order decides."""
 
+from collections.abc import Callable
 from itertools import chain
 
 import pytest
 
 from webtune.core.config import Config
+from webtune.core.model import Problem, Reading
 from webtune.errors import Failure, FailureKind
+from webtune.strategies import adaptive
 
 US = 1_000
 BROKEN = Failure(FailureKind.LAUNCH, "refused")
@@ -227,3 +230,38 @@ def test_a_single_candidate_is_measured_enough_for_an_interval(play):
     assert played.outcome.winner == 0
     assert played.outcome.confidence == 1
     assert len(played.outcome.results[0].samples_ns) == 3
+
+
+def test_who_left_early_is_told_beside_the_winner_whatever_the_device_did_since() -> None:
+    # Everything runs three times slower from the 40th launch on.
+    taken = 0
+
+    def at(base_ns: int) -> Callable[[int], int]:
+        def one(_: int) -> int:
+            nonlocal taken
+            taken += 1
+            return round(base_ns * (3 if taken > 40 else 1) * (1 + 0.002 * (taken % 7)))
+
+        return one
+
+    durations = [at(100_000), at(100_300), at(130_000), at(700_000), at(100_100)]
+    run = adaptive(Problem(batches=((0, 1, 2, 3, 4),), count=5, tie_order=tuple("abcde")))
+    readings = None
+    while True:
+        try:
+            wanted = next(run) if readings is None else run.send(readings)
+        except StopIteration as stop:
+            outcome = stop.value
+            break
+        readings = [
+            Reading(
+                r.candidate,
+                tuple(durations[r.candidate](0) for _ in range(r.samples)),
+                launches=r.warmups + r.samples,
+            )
+            for r in wanted.requests
+        ]
+    times = {r.candidate: r.time_ns for r in outcome.results}
+    won = times[outcome.winner]
+    assert times[2] / won == pytest.approx(1.3, rel=0.05)
+    assert times[3] / won == pytest.approx(7.0, rel=0.1)

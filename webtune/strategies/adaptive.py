@@ -6,8 +6,9 @@ of the device never tells them apart.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
+from math import log
 
 from webtune.core.config import Config
 from webtune.core.model import Problem, Reading, Request, Round, StrategyRun
@@ -97,7 +98,7 @@ class _Race:
         self.columns: dict[int, list[int]] = {}
         self.left: dict[int, float] = {}
         self.doubts: dict[int, float] = {}
-        self.times: dict[int, float] = {}
+        self.beside: dict[int, dict[int, float]] = {}
         self.start = ledger.launches
         self.flip = True
 
@@ -223,24 +224,32 @@ class _Race:
         found = hopeless(columns, self.settings.once, self.settings.twice)
         for each, (ratio, count) in found.items():
             self.doubts[each] = doubt(ratio, count)
+            self._note_beside(each, {e: log(median(columns[e][:count])) for e in live})
             taken = "its sample" if count == 1 else "both its samples"
             self.ledger.drop(each, f"{ratio:.3g} times the leader in {taken}")
 
     def _eliminate(self, live: Sequence[int], found: Comparison, rounds: int) -> None:
-        self.times |= dict(zip(live, found.at, strict=True))
+        at = dict(zip(live, found.at, strict=True))
         lead = found.leader
         out = outpaced(found, self.settings.errors)
         for position in out:
             behind = apart(found.at[position] - found.at[lead])
             leader = self.ledger.name(live[lead])
             reason = f"{behind} than {leader} after {rounds} samples"
+            self._note_beside(live[position], at)
             self._leave(live[position], found.behind(position, lead), reason)
         halvings = sum(rounds >= each for each in self.settings.halve_at)
         keep = max(2, -(-len(self.batch) // 2**halvings)) if halvings else len(live)
         for position in halving(found, keep, lambda each: self.ledger.digest(live[each])):
             if position not in out:
+                self._note_beside(live[position], at)
                 reason = f"not among the {keep} fastest after {rounds} samples"
                 self._leave(live[position], found.behind(position, lead), reason)
+
+    def _note_beside(self, candidate: int, at: Mapping[int, float]) -> None:
+        """What was seen of all when one leaves. The device may be faster or slower by the end, so
+        its time will be told by its distance from the winner in the rounds both ran in."""
+        self.beside[candidate] = {each: at[candidate] - at[each] for each in at}
 
     def _leave(self, candidate: int, errors: float, reason: str) -> None:
         self.left[candidate] = errors
@@ -260,7 +269,13 @@ class _Race:
                 self.ledger.reasons[each] = f"{behind} over {many} samples"
         winner = self.ledger.name(verdict.winner)
         self.ledger.say("converged", f"{winner} wins after {many} samples", verdict.winner)
-        times = {**self.times, **verdict.times}
+        best = verdict.times[verdict.winner]
+        gone = {
+            each: best + behind[verdict.winner]
+            for each, behind in self.beside.items()
+            if verdict.winner in behind
+        }
+        times = {**gone, **verdict.times}
         return Verdict(verdict.winner, times, verdict.ties, verdict.confidence)
 
     def _short_circuit(self, hits: Sequence[int]) -> Verdict:

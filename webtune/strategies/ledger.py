@@ -193,10 +193,18 @@ class Ledger:
             candidate,
             samples,
             time_ns,
-            _around(median_interval(samples), time_ns),
+            _around(_moved(median_interval(samples), time_ns / median(samples)), time_ns),
             eliminated=candidate in self.dropped,
             reason=self.dropped.get(candidate) or self.reasons.get(candidate, ""),
         )
+
+
+def _moved(interval: Interval | None, factor: float) -> Interval | None:
+    # An estimate told beside the winner's is of another moment than the samples: so is its width.
+    if interval is None:
+        return None
+    low_ns, high_ns = (max(1, round(factor * end)) for end in (interval.low_ns, interval.high_ns))
+    return Interval(low_ns, high_ns, interval.level)
 
 
 def _around(interval: Interval | None, time_ns: int) -> Interval | None:
