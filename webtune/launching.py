@@ -68,6 +68,8 @@ class Launching:
         if isinstance(state, Hit):
             told = [*runners_up(kernel, record, state.index), *told]
         barred = self._store.suspects(problem.address.hardware) | distrusted(record)
+        if all(one.id in barred for one in kernel.tunables):
+            barred = distrusted(record)
         for index in dict.fromkeys(told):
             ours = isinstance(state, Hit) and index == state.index
             if not ours and kernel.tunables[index].id not in barred:

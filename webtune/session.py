@@ -104,7 +104,7 @@ class Session:
                     parallel=1 if self._pause is None else self._config.usable_parallelism,
                 ),
                 journal=(self._store, hardware),
-                suspects=self._store.suspects(hardware),
+                suspects=self._suspects(hardware),
                 on_progress=self._progress,
                 pause=self._pause,
             )
@@ -117,6 +117,12 @@ class Session:
             if bench is not None:
                 bench.close()
             self._free()
+
+    def _suspects(self, hardware: str) -> frozenset[str]:
+        """Candidates to leave alone. Where that would be all of them, none: a process that was
+        killed in the middle of tunes must not end in having no kernel at all."""
+        found = self._store.suspects(hardware)
+        return found if any(one.id not in found for one in self._set.tunables) else frozenset()
 
     def _problem(self) -> tuple[Problem, Plan]:
         tunables = self._set.tunables

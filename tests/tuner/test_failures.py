@@ -148,3 +148,15 @@ def test_where_no_candidate_is_left_a_lost_device_is_told_first(make, opened):
     assert isinstance(caught.value.__cause__, wt.NoValidKernel)
     assert "odd sizes only" in str(caught.value.__cause__)
     assert tuner.lookup(ops, y) == wt.Pending()
+
+
+def test_kills_in_the_middle_of_tunes_never_end_in_having_no_kernel(make, opened, tmp_path):
+    ops = make("abc")
+    tuner = opened(ScriptedDevice(TIMES), store=tmp_path)
+    hardware = tuner.device.identity.digest
+    for one in ops.tunables:  # as processes leave it that were killed while they tuned
+        tuner.store.begin(hardware, one.id)
+    tuner.store.abandon(hardware)
+    assert tuner.store.suspects(hardware) == {one.id for one in ops.tunables}
+    assert tuner.tune(ops, tuner.empty(4, "u32")).winner.name == "b"
+    assert tuner.run(ops, tuner.empty(4, "u32")) == wt.Hit(1)
