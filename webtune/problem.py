@@ -31,7 +31,7 @@ _MOST_FORMS = 1024
 def environment(name: str) -> Any:
     """Use another set of picks in this process while the block runs: its own records, in the same
     store. Tunes under way settle into the environment in which they began."""
-    if not isinstance(name, str) or not name:
+    if not isinstance(name, str) or not name or not name.isprintable():
         raise ArgumentError("an environment has a name, such as environment('laptop on battery')")
     mine = [name]  # by identity: blocks of one name may nest, and threads leave in any order
     _ENVIRONMENT.append(mine)

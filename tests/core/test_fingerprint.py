@@ -114,3 +114,8 @@ def test_a_digest_is_the_same_in_another_process():
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
     )
     assert other.stdout.strip() == digest({"a": 0.1, "b": [1, "ü"]})
+
+
+def test_an_integer_of_thousands_of_digits_is_told():
+    with pytest.raises(KeyUnserialisable, match="cannot be written as JSON"):
+        canonical([10**5000])

@@ -195,3 +195,16 @@ def test_merging_tables_is_the_same_in_any_order(one, two, three):
 def test_merging_tables_never_moves_a_record_to_another_place(one, other):
     for place, found in merge_all(one, other).items():
         assert found in [table[place] for table in (one, other) if place in table]
+
+
+@pytest.mark.parametrize("time_ns", [0, -5, 10**400, 1 << 63])
+def test_a_time_that_no_launch_can_take_is_unreadable(time_ns):
+    one = replace(record(), candidates=(CandidateRecord("id", "a", (1000,), time_ns),))
+    assert isinstance(read(document(one)), Unreadable)
+    two = replace(record(), candidates=(CandidateRecord("id", "a", (time_ns,), 1000),))
+    assert isinstance(read(document(two)), Unreadable)
+
+
+@pytest.mark.parametrize("body", [None, 7, 1.5, ["a"]])
+def test_a_body_that_is_no_text_is_unreadable(body):
+    assert isinstance(decode(body), Unreadable)

@@ -258,3 +258,20 @@ def test_a_buffer_destroyed_between_gathering_and_tuning_is_told(tuner, args):
     (entry,) = gathered.tune()
     assert entry.state is wt.GatherState.FAILED
     assert "destroyed" in str(entry.error)
+
+
+def test_settings_files_that_are_no_utf8_are_told_and_a_bom_is_passed_over(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "webtune.toml").write_bytes(b'\xef\xbb\xbfstrategy = "fixed"\n')
+    with wt.open_tuner(store="memory") as tuner:
+        assert tuner.config.strategy == "fixed"
+    (tmp_path / "webtune.toml").write_bytes(b'strategy = "\xff"\n')
+    with pytest.raises(wt.ConfigError, match="is not UTF-8"):
+        wt.open_tuner(store="memory")
+
+
+def test_a_bundle_or_an_environment_that_cannot_be_named_is_told():
+    with pytest.raises(wt.UsageError, match="bundle="):
+        wt.open_tuner(store="memory", bundle="\0")
+    with pytest.raises(wt.ArgumentError, match="environment"), wt.environment("\udcff"):
+        pass

@@ -33,7 +33,10 @@ def canonical(key: Any) -> str:
     Raises `KeyUnserialisable`, with the place in the key and what to use instead.
     """
     plain = _plain(key, "key", 0)
-    return json.dumps(plain, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    try:
+        return json.dumps(plain, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    except ValueError as error:  # an integer of thousands of digits
+        raise KeyUnserialisable(f"the key cannot be written as JSON: {error}; {ADVICE}") from error
 
 
 def digest(value: Any) -> str:

@@ -31,6 +31,7 @@ SCHEMA = 1
 """Raised when the meaning of a record changes; another schema is a miss."""
 
 CHECKSUM_DIGITS = 16
+LONGEST_NS = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +95,7 @@ def decode(text: str | bytes) -> Record | Unreadable:
     """The record in a stored text, or why there is none. Never raises."""
     try:
         value = json.loads(text)
-    except (ValueError, RecursionError):
+    except (TypeError, ValueError, RecursionError):
         return Unreadable("it is empty, truncated or no JSON" if text else "it is empty")
     return read(value)
 
@@ -181,14 +182,12 @@ def _record(body: Any) -> Record:
 
 
 def _candidate(body: Any) -> CandidateRecord:
-    samples_ns = _all(_whole, body["samples_ns"])
-    if min(samples_ns, default=1) <= 0:
-        raise ValueError("a sample is not positive")
+    samples_ns = _all(_time_ns, body["samples_ns"])
     return CandidateRecord(
         id=_text(body["id"]),
         name=_text(body["name"]),
         samples_ns=samples_ns,
-        time_ns=_optional_whole(body.get("time_ns")),
+        time_ns=None if body.get("time_ns") is None else _time_ns(body["time_ns"]),
         failure=_text(body.get("failure", "")),
         reason=_text(body.get("reason", "")),
         eliminated=bool(body.get("eliminated", False)),
@@ -228,6 +227,12 @@ def _whole(value: Any) -> int:
 
 def _optional_whole(value: Any) -> int | None:
     return None if value is None else _whole(value)
+
+
+def _time_ns(value: Any) -> int:
+    if not 0 < _whole(value) <= LONGEST_NS:
+        raise ValueError("a time is not positive, or longer than a century")
+    return int(value)
 
 
 def _number(value: Any) -> float:

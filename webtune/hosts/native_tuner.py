@@ -13,7 +13,7 @@ from typing import Any
 
 from webtune.core.config import Config, resolve
 from webtune.drive import complete
-from webtune.errors import UsageError
+from webtune.errors import ConfigError, UsageError
 from webtune.host import Job, own_version
 from webtune.hosts.native import adopt_device, open_device
 from webtune.sink import open_sink
@@ -134,6 +134,8 @@ def _run(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
 
 def _text(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8-sig")
     except OSError:
         return ""
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path} is not UTF-8: {error.reason} at byte {error.start}") from error

@@ -87,7 +87,7 @@ class Bundle:
         try:
             with open(bundle, encoding="utf-8") as file:
                 return cls.loads(file.read())
-        except (OSError, UnicodeDecodeError) as error:
+        except (OSError, ValueError) as error:
             raise UsageError(f"bundle={bundle!r} cannot be read: {error}") from error
 
     def dumps(self) -> str:

@@ -275,6 +275,10 @@ class SqliteStore:
                     break
                 try:
                     return act(self._connected())
+                except UnicodeEncodeError as error:
+                    # A name that no file can hold: it is this call's alone.
+                    self._warn(f"a pick cannot be stored under its name: {error}")
+                    return otherwise(MemoryStore())
                 except (OSError, RuntimeError, ValueError, sqlite3.Error, UnusableError) as error:
                     self._disconnect()
                     if attempt == 1 and damaged(error) and self._set_aside(error):
