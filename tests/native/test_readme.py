@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from pathlib import Path
 from typing import Any
@@ -27,4 +28,4 @@ def test_the_first_example_tunes_and_computes(
 
 def test_every_example_is_python(root: Path) -> None:
     for block in blocks(root):
-        compile(block, "README.md", "exec", dont_inherit=True)
+        compile(block, "README.md", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)

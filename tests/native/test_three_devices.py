@@ -84,4 +84,4 @@ def test_three_identities_of_one_machine_keep_their_own_picks(tmp_path: Path) ->
 
     again = [tuned(tmp_path, *device) for device in DEVICES]
     assert [told["digest"] for told in again] == [told["digest"] for told in first]
-    assert [told["source"] for told in again] == ["memory"] * 3
+    assert [told["source"] for told in again] == ["store"] * 3
