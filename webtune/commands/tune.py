@@ -90,8 +90,7 @@ def _entry(report: TuneReport, bundled: Bundled, size: Size) -> dict[str, Any]:
     time_ns = report.winner_ns
     return {
         **report.to_dict(),
-        # Memory was empty when this process began: what it knows came from the store.
-        "source": "store" if report.source == "memory" else report.source,
+        "source": report.source,
         "size": list(size),
         "gflops": work.flops / time_ns if time_ns and work.flops else None,
         "gbs": work.bytes / time_ns if time_ns and work.bytes else None,
