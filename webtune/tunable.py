@@ -6,7 +6,7 @@ The order of a set is the order of fallbacks while nothing is tuned, and decides
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +21,7 @@ from webtune.space import Params, Space
 
 __all__ = ["Group", "Tunable", "TunableSet"]
 
+_BETWEEN_PAUSES = 16
 Priority = int | Callable[[Any], int]
 
 
@@ -232,16 +233,31 @@ class TunableSet:
     def tunables(self) -> tuple[Tunable, ...]:
         """All candidates, in the order of fallbacks. Enumerates the spaces when first asked."""
         if self._tunables is None:
-            found = tuple(one for build in self._sources for one in build())
-            if not found:
-                raise KernelError(f"{self.name} has no candidates; add at least one")
-            names: dict[str, int] = {}
-            for one in found:
-                if one.name in names:
-                    raise KernelError(f"{self.name} has two candidates called {one.name!r}")
-                names[one.name] = 1
-            self._tunables = found
+            self._tunables = self._checked([one for build in self._sources for one in build()])
         return self._tunables
+
+    async def enumerate(self, pause: Callable[[], Awaitable[None]]) -> None:
+        """Enumerate the spaces now, with `pause` awaited on the way: a page stays alive while a
+        large set is read for the first time."""
+        if self._tunables is not None:
+            return
+        found = []
+        for build in self._sources:
+            for place, one in enumerate(build()):
+                found.append(one)
+                if place % _BETWEEN_PAUSES == 0:
+                    await pause()
+        self._tunables = self._checked(found)
+
+    def _checked(self, found: Sequence[Tunable]) -> tuple[Tunable, ...]:
+        if not found:
+            raise KernelError(f"{self.name} has no candidates; add at least one")
+        names: set[str] = set()
+        for one in found:
+            if one.name in names:
+                raise KernelError(f"{self.name} has two candidates called {one.name!r}")
+            names.add(one.name)
+        return tuple(found)
 
     @property
     def fingerprint(self) -> str:

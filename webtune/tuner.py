@@ -171,6 +171,8 @@ class Tuner:
         answer or its failure is this call's. The event loop gets a turn between launches, also
         natively; cancelling the task ends the tune."""
         problem = self._understand(kernel, args)
+        if not self.host.blocking:
+            await kernel.enumerate(self.host.pause)
         return await self.decide(
             problem, progress=progress, strategy=strategy, fresh=fresh, gives_way=True
         )

@@ -112,3 +112,20 @@ def test_a_function_candidate_is_known_by_its_code_and_what_it_names():
 
     assert make_set("a") == make_set("a")
     assert set(make_set("a")).isdisjoint(make_set("b"))
+
+
+def test_a_set_is_enumerated_in_pieces_where_the_host_must_breathe():
+    import asyncio
+
+    pauses = 0
+
+    async def pause():
+        nonlocal pauses
+        pauses += 1
+
+    slow, fast = (make(params=wt.grid(WG=range(1, 40))) for _ in range(2))
+    asyncio.run(slow.enumerate(pause))
+    assert pauses == 3
+    assert [t.id for t in slow.tunables] == [t.id for t in fast.tunables]
+    asyncio.run(slow.enumerate(pause))
+    assert pauses == 3

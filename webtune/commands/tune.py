@@ -176,6 +176,7 @@ def _row(entry: dict[str, Any], *, peaks: bool, out: bool) -> tuple[str, ...]:
 
 
 def _sentence(tuner: wt.Tuner, entries: list[dict[str, Any]]) -> str:
+    out = sum(entry.get("rejected", 0) + entry.get("failed", 0) for entry in entries)
     tuned = [entry for entry in entries if entry.get("source") == "tuned"]
     failed = sum("error" in entry for entry in entries)
     kept = len(entries) - len(tuned) - failed
@@ -188,4 +189,6 @@ def _sentence(tuner: wt.Tuner, entries: list[dict[str, Any]]) -> str:
         parts.append(f"{kept} answered from the store, nothing measured")
     if failed:
         parts.append(f"{failed} failed")
+    if not out and not failed:
+        parts.append("no candidate was rejected or failed")
     return f"{'; '.join(parts)}. Store: {tuner.store.location}"
