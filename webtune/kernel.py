@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from webtune.buffers import Argument, Buffer
-from webtune.core.fingerprint import candidate_id
+from webtune.core.fingerprint import candidate_id, digest
 from webtune.core.work import Work
 from webtune.errors import ArgumentError, KernelError
 from webtune.gpu.base import Device
@@ -150,19 +150,26 @@ class Kernel(TunableSet):
 
     def _build(self) -> Iterator[Tunable]:
         workgroups = self._workgroups
-        launch = [
-            material(workgroups) if callable(workgroups) else repr(workgroups),
-            material(self._constants),
-            self._repeat,
-        ]
+        # Long texts are digested once, and not once a candidate.
+        launch = digest(
+            [
+                material(workgroups) if callable(workgroups) else repr(workgroups),
+                material(self._constants),
+                self._repeat,
+            ]
+        )
+        texts: dict[str, str] = {}
         for params in self.params:
             needs = self._requires(params) if callable(self._requires) else self._requires
+            text = self._text(params)
+            if text not in texts:
+                texts[text] = digest(text)
             yield Tunable(
                 name=str(params) or self.name,
                 params=params,
                 id=candidate_id(
                     self.name,
-                    wgsl=[self._text(params)],
+                    wgsl=[texts[text]],
                     params=dict(params),
                     entries=[self.entry],
                     extra=launch,
