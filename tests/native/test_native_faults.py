@@ -298,7 +298,7 @@ def test_pipelines_and_modules_of_the_past_are_let_go(plain: NativeDevice) -> No
 LEAK = """
 import gc, os
 from webtune.drive import complete
-from webtune.gpu.base import Binding, Dispatch, Shot
+from webtune.gpu.base import Binding, Dispatch
 from webtune.hosts.native import open_device
 
 SOURCE = "@group(0) @binding(0) var<storage, read_write> y: array<u32>;" \\
@@ -309,13 +309,12 @@ def resident_bytes():
         return int(told.read().split()[1]) * os.sysconf("SC_PAGESIZE")
 
 device = open_device()
-handle = device.create_buffer(4)
-one = Dispatch(SOURCE, "main", (), (Binding(0, "storage", handle, 4),), (1, 1, 1))
 
 def compile_many():
     for _ in range(200):
-        program = complete(device.compile([one]))
-        complete(device.time([Shot(program)]))
+        binding = Binding(0, "storage", device.create_buffer(4), 4)
+        program = complete(device.compile([Dispatch(SOURCE, "main", (), (binding,), (1, 1, 1))]))
+        complete(device.drain())
         device.release(program)
     gc.collect()
     return resident_bytes()
