@@ -130,9 +130,18 @@ def test_an_end_after_the_device_was_abandoned_forgives_nothing(store):
     assert store.suspects("gpu-a") == {"c"}
 
 
-def test_what_runs_when_the_store_is_closed_is_suspect(store):
+def test_one_start_that_was_under_way_when_the_store_was_closed_accuses_nobody(store):
     store.begin("gpu-a", "c")
     store.close()
+    assert store.suspects("gpu-a") == frozenset()
+
+
+def test_a_start_that_ends_well_does_not_forgive_an_abandoned_device(store):
+    store.begin("gpu-a", "c")
+    store.abandon("gpu-a")
+    store.begin("gpu-a", "c")
+    assert store.suspects("gpu-a") == {"c"}
+    store.end("gpu-a", "c")
     assert store.suspects("gpu-a") == {"c"}
 
 

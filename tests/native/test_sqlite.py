@@ -17,6 +17,7 @@ from webtune.drive import complete
 from webtune.errors import StoreWarning
 from webtune.store.base import Address
 from webtune.store.folder import FILE_NAME, custom_folder, user_folder
+from webtune.store.memory import MemoryStore
 from webtune.store.processes import DOUBT_S, Process, alive, this_process
 from webtune.store.sqlite import SqliteStore
 
@@ -130,20 +131,99 @@ def test_a_process_sees_what_another_one_put_since(tmp_path):
     store.close()
 
 
-def test_a_candidate_whose_process_died_in_it_is_suspect(tmp_path):
-    body = """
+DIES = """
 import os
 store.begin("gpu-a", "came back")
 store.end("gpu-a", "came back")
 store.begin("gpu-a", "killer")
 os._exit(9)
 """
-    finish(child(body, tmp_path), code=9)
+
+
+def test_one_process_that_died_in_a_candidate_accuses_nobody_and_two_do(tmp_path):
     store = SqliteStore(folder=tmp_path)
+    finish(child(DIES, tmp_path), code=9)
+    assert store.suspects("gpu-a") == frozenset()
+    finish(child(DIES, tmp_path), code=9)
     assert store.suspects("gpu-a") == {"killer"}
     assert store.suspects("gpu-b") == frozenset()
-    store.end("gpu-a", "killer")
+    store.end("gpu-a", "killer")  # of a start that is not ours
     assert store.suspects("gpu-a") == {"killer"}
+    assert store.purge() == 0
+    assert store.suspects("gpu-a") == frozenset()
+    store.close()
+
+
+@pytest.mark.parametrize("deaths", [1, 2])
+def test_a_start_that_came_back_clears_the_deaths_before_it(tmp_path, deaths):
+    for _ in range(deaths):
+        finish(child(DIES, tmp_path), code=9)
+    store = SqliteStore(folder=tmp_path)
+    store.begin("gpu-a", "killer")
+    store.end("gpu-a", "killer")
+    finish(child(DIES, tmp_path), code=9)
+    assert store.suspects("gpu-a") == frozenset()
+    store.close()
+
+
+def test_an_end_leaves_the_starts_that_other_processes_still_run(tmp_path):
+    body = """
+store.begin("gpu-a", "running")
+print("begun", flush=True)
+sys.stdin.readline()
+os._exit(9)
+"""
+    processes = [child("import os" + body, tmp_path) for _ in range(2)]
+    for process in processes:
+        assert process.stdout.readline() == "begun\n"
+    store = SqliteStore(folder=tmp_path)
+    store.begin("gpu-a", "running")
+    store.end("gpu-a", "running")
+    for process in processes:
+        finish(process, code=9)
+    assert store.suspects("gpu-a") == {"running"}
+    store.close()
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+def test_a_store_closed_twice_in_the_same_candidate_bars_it(tmp_path, kind):
+    store = MemoryStore() if kind == "memory" else SqliteStore(folder=tmp_path)
+    for closed in (1, 2):
+        store.begin("gpu-a", "c")
+        store.close()
+        assert store.suspects("gpu-a") == (frozenset() if closed == 1 else {"c"})
+    store.begin("gpu-a", "c")
+    store.end("gpu-a", "c")
+    assert store.suspects("gpu-a") == frozenset()
+    store.close()
+
+
+def test_a_name_that_no_file_can_hold_fails_alone(tmp_path):
+    store = SqliteStore(folder=tmp_path)
+    bad = replace(A, name="a\ud800")
+    with one_warning("cannot be stored under its name"):
+        assert not store.put(bad, record())
+        assert store.get(bad) is None
+        assert not store.absorb(bad, record())
+    assert store.put(A, record())
+    assert store.location == str(tmp_path / FILE_NAME)
+    store.close()
+    again = SqliteStore(folder=tmp_path)
+    assert list(again.entries()) == [(A, record())]
+    again.close()
+
+
+@pytest.mark.parametrize("body", ["5", "x'ff00fe'", "'null'", "1.5"])
+def test_a_body_of_any_type_is_a_miss_and_one_warning(tmp_path, body):
+    store = SqliteStore(folder=tmp_path)
+    store.put(A, record())
+    db = sqlite3.connect(tmp_path / FILE_NAME)
+    db.execute(f"UPDATE records SET body = {body}")
+    db.commit()
+    db.close()
+    with one_warning("cannot be read"):
+        assert store.get(A) is None
+        assert list(store.entries()) == []
     store.close()
 
 

@@ -11,6 +11,10 @@ from typing import Protocol
 
 from webtune.core.records import Record
 
+LOST_STARTS = 2
+"""So many starts that never ended, and none that ended since, make a candidate a suspect: who kills
+one process in the middle of a tune says nothing about the candidate under way."""
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class Address:
@@ -66,7 +70,8 @@ class Store(Protocol):
         ...
 
     def end(self, hardware: str, candidate: str) -> None:
-        """Journal that it came back, well or not."""
+        """Journal that it came back, well or not. Its lost starts are forgotten; that a device was
+        abandoned in it is not."""
         ...
 
     def abandon(self, hardware: str) -> None:
@@ -75,8 +80,9 @@ class Store(Protocol):
         ...
 
     def suspects(self, hardware: str) -> frozenset[str]:
-        """Ids of candidates that began on this hardware and never ended, in a process or tab that
-        is gone or whose device was abandoned."""
+        """Ids of candidates that are not to be run on this hardware: those under way when its
+        device was abandoned, and those with `LOST_STARTS` starts or more that never ended, in
+        processes or tabs that are gone."""
         ...
 
     async def flush(self) -> None:

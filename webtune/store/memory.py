@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from webtune.core.records import Record, merge
-from webtune.store.base import Address
+from webtune.store.base import LOST_STARTS, Address
 
 __all__ = ["MemoryStore", "matches"]
 
@@ -29,7 +29,8 @@ class MemoryStore:
     """Records in a dict. `why` says in `location` why nothing is kept for longer.
 
     The journal has the starts of this process only. They are no suspects while they may still
-    end: a start becomes one when its device is abandoned, or when the store is closed.
+    end: a start becomes one when its device is abandoned, and counts as lost when the store is
+    closed.
     """
 
     def __init__(self, why: str = "") -> None:
@@ -37,6 +38,7 @@ class MemoryStore:
         self._lock = threading.RLock()
         self._records: dict[Address, Record] = {}
         self._running: Counter[tuple[str, str]] = Counter()
+        self._lost: Counter[tuple[str, str]] = Counter()
         self._dead: set[tuple[str, str]] = set()
 
     @property
@@ -91,6 +93,8 @@ class MemoryStore:
                 del self._records[address]
             if environment is name is key is None:
                 self._dead = {each for each in self._dead if hardware not in (None, each[0])}
+                for each in [each for each in self._lost if hardware in (None, each[0])]:
+                    del self._lost[each]
             return len(gone)
 
     def begin(self, hardware: str, candidate: str) -> None:
@@ -99,8 +103,10 @@ class MemoryStore:
             self._running[hardware, candidate] += 1
 
     def end(self, hardware: str, candidate: str) -> None:
-        """Journal that it came back. An earlier start that did not is not forgiven."""
+        """Journal that it came back: its lost starts are forgotten, an abandoned one is not."""
         with self._lock:
+            if self._running[hardware, candidate] > 0:
+                self._lost.pop((hardware, candidate), None)
             self._running[hardware, candidate] -= 1
             self._running += Counter()
 
@@ -113,9 +119,10 @@ class MemoryStore:
                 del self._running[each]
 
     def suspects(self, hardware: str) -> frozenset[str]:
-        """Candidates that began here and will not come back."""
+        """Candidates that were abandoned here, or were lost too often."""
         with self._lock:
-            return frozenset(candidate for where, candidate in self._dead if where == hardware)
+            often = {each for each, count in self._lost.items() if count >= LOST_STARTS}
+            return frozenset(name for where, name in self._dead | often if where == hardware)
 
     async def flush(self) -> None:
         """Nothing to wait for."""
@@ -123,5 +130,5 @@ class MemoryStore:
     def close(self) -> None:
         """What is still running will not come back to this store."""
         with self._lock:
-            self._dead |= set(self._running)
+            self._lost.update(self._running.keys())
             self._running.clear()

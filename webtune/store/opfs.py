@@ -18,7 +18,7 @@ from typing import Any
 
 from webtune.core.records import SCHEMA, Record, Unreadable, document, encode, merge, read
 from webtune.errors import ConfigError, HostUnavailable, StoreWarning
-from webtune.store.base import Address
+from webtune.store.base import LOST_STARTS, Address
 from webtune.store.memory import matches
 
 __all__ = ["OpfsStore"]
@@ -142,9 +142,11 @@ class OpfsStore:
         self._records: dict[Address, Record] = {}
         self._queue: list[_Put | _Purge] = []
         self._started: dict[tuple[str, str], bool] = {}
-        self._ended: set[tuple[str, str]] = set()
+        self._over: set[tuple[str, str, str]] = set()
         self._abandoned: set[tuple[str, str]] = set()
-        self._suspects: frozenset[tuple[str, str]] = frozenset()
+        self._forgiven: set[tuple[str, str]] = set()
+        self._gone: set[tuple[str, str]] = set()
+        self._lost: dict[tuple[str, str], set[str]] = {}
         self._broken = "not opened"
         self._warned = False
         self._closed = False
@@ -228,10 +230,13 @@ class OpfsStore:
         """Forget what matches every given part; how many went. Without environment, name and key
         the suspects (of that hardware, or all) are forgotten too."""
         if environment is name is key is None:
-            forgiven = {place for place in self._suspects if hardware in (None, place[0])}
-            self._suspects -= forgiven
+            known = {*self._gone, *self._lost}
+            forgiven = {place for place in known if hardware in (None, place[0])}
+            self._gone -= forgiven
             self._abandoned -= forgiven
-            self._ended |= forgiven
+            self._forgiven |= forgiven
+            for place in forgiven & self._lost.keys():
+                del self._lost[place]
             self._journal_soon()
         wanted = _Purge(environment, hardware, name, key)
         gone = [address for address in self._records if wanted.takes(address)]
@@ -252,8 +257,9 @@ class OpfsStore:
         if self._closed:
             return
         self._closed = True
-        # In the file these starts become suspects as the session's lock is let go.
-        self._suspects |= set(self._started)
+        # In the file these starts are lost as the session's lock is let go.
+        for place in self._started:
+            self._lost.setdefault(place, set()).add(self._session)
         self._started.clear()
         if self._writer is None:
             self._leave()
@@ -359,14 +365,18 @@ class OpfsStore:
     def begin(self, hardware: str, candidate: str) -> None:
         """Note that a candidate is about to run. Written when it is not back very soon."""
         self._started[hardware, candidate] = False
-        self._ended.discard((hardware, candidate))
         self._journal_soon()
 
     def end(self, hardware: str, candidate: str) -> None:
-        """Note that it came back. An earlier start that did not is not forgiven."""
+        """Note that it came back: its lost starts are forgotten, an abandoned one is not."""
         place = (hardware, candidate)
-        if self._started.pop(place, False):
-            self._ended.add(place)
+        if place not in self._started:
+            return
+        over = self._lost.pop(place, set())
+        if self._started.pop(place):
+            over.add(self._session)
+        if over:
+            self._over |= {(*place, session) for session in over}
             self._journal_soon()
 
     def abandon(self, hardware: str) -> None:
@@ -374,13 +384,14 @@ class OpfsStore:
         lost = {place for place in self._started if place[0] == hardware}
         for place in lost:
             del self._started[place]
-        self._suspects |= lost
+        self._gone |= lost
         self._abandoned |= lost
         self._journal_soon()
 
     def suspects(self, hardware: str) -> frozenset[str]:
-        """Candidates that began in a tab that is gone and never ended."""
-        return frozenset(candidate for where, candidate in self._suspects if where == hardware)
+        """Candidates that were abandoned, or were lost in too many tabs that are gone."""
+        often = {place for place, tabs in self._lost.items() if len(tabs) >= LOST_STARTS}
+        return frozenset(name for where, name in self._gone | often if where == hardware)
 
     def _journal_soon(self) -> None:
         if self._journalist is None and not self._broken and not self._closed:
@@ -389,7 +400,7 @@ class OpfsStore:
     async def _keep_journal(self) -> None:
         try:
             await asyncio.sleep(_JOURNAL_DELAY_S)
-            while self._ended or self._abandoned or not all(self._started.values()):
+            while self._unwritten():
                 lock = await self._locked(self._journal)
                 if lock is None:
                     return
@@ -402,11 +413,20 @@ class OpfsStore:
         finally:
             self._journalist = None
 
+    def _unwritten(self) -> bool:
+        changed = self._over or self._forgiven or self._abandoned
+        return bool(changed) or not all(self._started.values())
+
     async def _write_journal(self) -> None:
         rows = await self._journal_rows()
-        ended, self._ended = self._ended, set()
+        over, self._over = self._over, set()
+        forgiven, self._forgiven = self._forgiven, set()
         lost, self._abandoned = self._abandoned, set()
-        rows = [row for row in rows if (row[0], row[1]) not in ended | lost]
+        rows = [
+            row
+            for row in rows
+            if (row[0], row[1], row[2]) not in over and (row[0], row[1]) not in forgiven | lost
+        ]
         rows.extend([*place, _GONE] for place in sorted(lost))
         for place, written in list(self._started.items()):
             if not written:
@@ -434,7 +454,11 @@ class OpfsStore:
         if not rows or kind != "text":
             return
         living = {name.removeprefix(self._prefix) for name in json.loads(text)}
-        self._suspects = frozenset((row[0], row[1]) for row in rows if row[2] not in living)
+        for hardware, candidate, session in rows:
+            if session == _GONE:
+                self._gone.add((hardware, candidate))
+            elif session not in living:
+                self._lost.setdefault((hardware, candidate), set()).add(session)
 
 
 def _apply(one: _Put | _Purge, found: dict[Address, Any]) -> None:

@@ -12,13 +12,14 @@ import threading
 import time
 import uuid
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TypeVar
 
 from webtune.core.records import Record, Unreadable, decode, encode, merge
 from webtune.errors import StoreWarning
-from webtune.store.base import Address
+from webtune.store.base import LOST_STARTS, Address
 from webtune.store.database import (
     UnusableError,
     damaged,
@@ -37,7 +38,11 @@ BUSY_S = 10.0
 
 WHERE = "environment = ? AND hardware = ? AND name = ? AND key = ?"
 ALL = "SELECT environment, hardware, name, key, body FROM records"
+STARTS = "SELECT candidate, host, pid, began, since_s, dead, owner FROM journal WHERE hardware = ?"
 OURS = "owner = ? AND dead = 0"
+ABANDONED, CLOSED = 1, 2
+"""What `dead` says of a start: one of an abandoned device bars its candidate at once, one of a
+closed store is lost as one of a dead process is."""
 
 Answer = TypeVar("Answer")
 
@@ -45,6 +50,13 @@ Answer = TypeVar("Answer")
 INHERITED: list[sqlite3.Connection] = []
 """Connections that came through a fork. They are the parent's: this process does not even close
 them, which would touch its locks and its log."""
+
+
+class Nowhere(MemoryStore):
+    """Stands in for one call whose name the file cannot hold: nothing is kept, nothing changes."""
+
+    def absorb(self, address: Address, record: Record) -> bool:
+        return False
 
 
 class SqliteStore:
@@ -174,12 +186,24 @@ class SqliteStore:
         self._do(write, lambda memory: memory.begin(hardware, candidate))
 
     def end(self, hardware: str, candidate: str) -> None:
-        """Journal that our start came back. Starts of others, and lost ones, are not forgiven."""
+        """Journal that our start came back: lost ones of the candidate are forgotten. Those that
+        others still run stay, and those of abandoned devices."""
 
         def write(db: sqlite3.Connection) -> None:
-            where = f"{OURS} AND hardware = ? AND candidate = ?"
+            place = "hardware = ? AND candidate = ? AND owner = ?"
             with transaction(db):
-                db.execute(f"DELETE FROM journal WHERE {where}", (self._owner, hardware, candidate))
+                ours = db.execute(
+                    f"DELETE FROM journal WHERE {OURS} AND hardware = ? AND candidate = ?",
+                    (self._owner, hardware, candidate),
+                ).rowcount
+                if not ours:
+                    return
+                rows = db.execute(f"{STARTS} AND candidate = ?", (hardware, candidate)).fetchall()
+                for row in rows:
+                    if _lost(row):
+                        db.execute(
+                            f"DELETE FROM journal WHERE {place}", (hardware, candidate, row[6])
+                        )
 
         self._do(write, lambda memory: memory.end(hardware, candidate))
 
@@ -187,26 +211,23 @@ class SqliteStore:
         """The device is given up: what we started on this hardware will not come back."""
 
         def write(db: sqlite3.Connection) -> None:
-            where = f"{OURS} AND hardware = ?"
+            # Under another owner, so that our next start of the candidate does not replace it.
             with transaction(db, durable=True):
-                db.execute(f"UPDATE journal SET dead = 1 WHERE {where}", (self._owner, hardware))
+                db.execute(
+                    f"UPDATE journal SET dead = ?, owner = ? WHERE {OURS} AND hardware = ?",
+                    (ABANDONED, uuid.uuid4().hex, self._owner, hardware),
+                )
 
         self._do(write, lambda memory: memory.abandon(hardware))
 
     def suspects(self, hardware: str) -> frozenset[str]:
-        """Candidates that began and whose process is gone, or that were abandoned."""
+        """Candidates that were abandoned, or were lost in too many processes that are gone."""
 
         def find(db: sqlite3.Connection) -> frozenset[str]:
-            rows = db.execute(
-                "SELECT candidate, host, pid, began, since_s, dead FROM journal WHERE hardware = ?",
-                (hardware,),
-            ).fetchall()
-            now_s = time.time()
-            return frozenset(
-                candidate
-                for candidate, host, pid, began, since_s, dead in rows
-                if dead or not alive(Process(host, pid, began), now_s - since_s)
-            )
+            rows = db.execute(STARTS, (hardware,)).fetchall()
+            barred = {row[0] for row in rows if row[5] == ABANDONED}
+            lost = Counter(row[0] for row in rows if _lost(row))
+            return frozenset(barred | {name for name in lost if lost[name] >= LOST_STARTS})
 
         return self._do(find, lambda memory: memory.suspects(hardware))
 
@@ -214,7 +235,7 @@ class SqliteStore:
         """Nothing to wait for: what was put is committed."""
 
     def close(self) -> None:
-        """Close the file; what we started and never ended is suspect from now on."""
+        """Close the file; what we started and never ended is lost from now on."""
         with self._lock:
             if self._memory is not None:
                 self._memory.close()
@@ -223,7 +244,7 @@ class SqliteStore:
             try:
                 with transaction(self._connection):
                     self._connection.execute(
-                        f"UPDATE journal SET dead = 1 WHERE {OURS}", (self._owner,)
+                        f"UPDATE journal SET dead = ? WHERE {OURS}", (CLOSED, self._owner)
                     )
             except sqlite3.Error:
                 # Our process will be gone soon, which says the same.
@@ -278,7 +299,7 @@ class SqliteStore:
                 except UnicodeEncodeError as error:
                     # A name that no file can hold: it is this call's alone.
                     self._warn(f"a pick cannot be stored under its name: {error}")
-                    return otherwise(MemoryStore())
+                    return otherwise(Nowhere())
                 except (OSError, RuntimeError, ValueError, sqlite3.Error, UnusableError) as error:
                     self._disconnect()
                     if attempt == 1 and damaged(error) and self._set_aside(error):
@@ -350,6 +371,14 @@ class SqliteStore:
         if not self._warned:
             self._warned = True
             warnings.warn(StoreWarning(text), stacklevel=4)
+
+
+def _lost(row: tuple[str, str, int, str, float, int, str]) -> bool:
+    """Whether a row of `STARTS` will not end, without being blamed for it."""
+    _, host, pid, began, since_s, dead, _ = row
+    return dead == CLOSED or (
+        dead != ABANDONED and not alive(Process(host, pid, began), time.time() - since_s)
+    )
 
 
 def _write(db: sqlite3.Connection, address: Address, body: str) -> None:
