@@ -221,11 +221,13 @@ class Bench:
         if entry.entrant is None or entry.failure is not None:
             return
         self._alive()
-        came_back = True
-        self._note_start(entry.entrant)
+        came_back, noted = True, False
         try:
             await self._compile(entry)
             if entry.program is not None:
+                # Not before: compiling takes long, and who ends a process then blames nobody.
+                noted = True
+                self._note_start(entry.entrant)
                 await self._try_out(tally, entry, entry.program)
         except LaunchError as error:
             self._fail(entry, Failure(FailureKind.LAUNCH, str(error)))
@@ -239,7 +241,10 @@ class Bench:
             came_back = "destroy" in (self._device.lost or "").lower()
             raise
         finally:
-            self._note_return(entry.entrant, came_back)
+            if not noted and not came_back:
+                self._note_start(entry.entrant)
+            if noted or not came_back:
+                self._note_return(entry.entrant, came_back)
         self._tell("ran", entry)
 
     async def _try_out(self, tally: Tally, entry: Entry, program: Program) -> None:
@@ -367,7 +372,7 @@ class Bench:
 
 
 _SUSPECT = (
-    "an earlier run on this hardware began it and never came back from it; it is left alone "
+    "earlier runs on this hardware began it and never came back from it; it is left alone "
     "until its source changes, or until `webtune cache purge` forgets it"
 )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,7 +13,7 @@ from webtune.bench import Bench, BenchSettings, Entrant, Progress, Slot
 from webtune.core.model import Reading, Request, Round
 from webtune.drive import complete
 from webtune.errors import DeviceLost, DeviceTimeout, Failure, FailureKind, UsageError
-from webtune.gpu.base import Copy, Dispatch
+from webtune.gpu.base import Copy, Dispatch, Program
 from webtune.testing import Faults, ScriptedClock, ScriptedDevice
 
 COARSE = 65_536
@@ -298,6 +299,38 @@ def test_a_refused_candidate_ends_its_journal_entry() -> None:
     device = ScriptedDevice(faults=Faults(compile={"k0": "no"}, launch={"k1": "no"}))
     ask(bench_of(device, journal=pair), (0, 1, 1), (1, 1, 1))
     assert store.open == set()
+
+
+def test_a_process_that_ends_while_it_compiles_blames_nobody() -> None:
+    store, pair = journal()
+    device = ScriptedDevice()
+    compiling = device.compile
+    noted: list[set[str]] = []
+
+    async def watched(dispatches: Any) -> Program:
+        noted.append(set(store.open))
+        return await compiling(dispatches)
+
+    device.compile = watched  # type: ignore[method-assign]
+    ask(bench_of(device, journal=pair), (0, 1, 1), (1, 1, 1))
+    assert noted == [set(), set()]
+    assert store.begun == ["id0", "id1"]
+    assert store.open == store.suspects == set()
+
+
+@pytest.mark.parametrize("kind", [DeviceTimeout, DeviceLost])
+def test_a_candidate_whose_compiling_takes_the_device_is_remembered(kind: Any) -> None:
+    store, pair = journal()
+    device = ScriptedDevice()
+
+    async def never(_: Any) -> Program:
+        device.lose("the driver was reset")
+        raise kind("no answer")
+
+    device.compile = never  # type: ignore[method-assign]
+    with contextlib.suppress(DeviceLost):
+        ask(bench_of(device, journal=pair), (0, 1, 1))
+    assert store.suspects == {"id0"}
 
 
 def test_a_hang_times_out_stays_in_the_journal_and_lets_the_others_go_on() -> None:
