@@ -12,7 +12,7 @@ from webtune.core.model import Reading, Round
 from webtune.entrants import Checker, Entrant, Entry, Progress, Slot, Tally, Turn, turns_of
 from webtune.errors import DeviceLost, DeviceTimeout, Failure, FailureKind, LaunchError, UsageError
 from webtune.gpu.base import Device, Dispatch, Program, Shot, Span
-from webtune.gpu.timestamps import span_fault
+from webtune.gpu.timestamps import span_fault, swallowed_by_noise, wall_bound
 from webtune.repeat import BenchSettings, Goal
 from webtune.store.base import Store
 
@@ -102,7 +102,8 @@ class Bench:
 
     async def _take(self, chunk: Sequence[Turn]) -> None:
         """Take the turns in order, and again those whose span cannot be believed: once, and up
-        to three times by wall clock, where a bad difference is noise and not a fault."""
+        to three times by wall clock, where a bad difference is noise and not a fault. What noise
+        swallows even then counts as its upper bound, and costs no candidate its place."""
         doubtful = chunk
         for left in range(_WALL_RETAKES if self._wall else 1, -1, -1):
             if not doubtful or not await self._shoot(doubtful):
@@ -146,6 +147,8 @@ class Bench:
         span, entry = turn.span, turn.tally.entry
         if span is None or not turn.tally.live or not turn.counts:
             return True
+        if last and swallowed_by_noise(span, self._device.clock):
+            span = wall_bound(span)
         fault = span_fault(span, self._device.clock)
         if fault is not None:
             if last:
@@ -285,6 +288,9 @@ class Bench:
                 break
             # An overlong span says nothing about how short the kernel is.
             entry.repeat = repeat if fault is None or span.elapsed_ns <= 0 else span.repeat
+        if swallowed_by_noise(span, self._device.clock):
+            entry.repeat, entry.cost_ns = span.repeat, span.wall_ns
+            return
         self._fail(entry, _not_believed(span, fault or "its spans stay too short"))
 
     # -- small parts ----------------------------------------------------------------------------

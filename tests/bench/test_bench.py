@@ -236,6 +236,28 @@ def test_by_the_wall_a_difference_that_noise_swallowed_is_repeated_more(seed: in
     assert reading.launches > 40
 
 
+@pytest.mark.parametrize("seed", range(10))
+def test_a_busy_machine_costs_no_candidate_its_place_by_the_wall(seed: int) -> None:
+    clock = ScriptedClock(kind="wall", claimed_quantum_ns=20_000, jitter_ns=400_000_000)
+    device = ScriptedDevice({"k0": 40_000, "k1": 80_000}, clock=clock, seed=seed)
+    bench = bench_of(device)
+    readings = ask(bench, (0, 1, 20), (1, 1, 20))
+    assert kinds(readings) == [None, None]
+    assert {len(reading.durations_ns) for reading in readings} == {20}
+    assert all(min(reading.durations_ns) > 0 for reading in readings)
+
+
+def test_the_bound_of_a_swallowed_difference_is_never_below_the_truth() -> None:
+    class Backward(ScriptedClock):
+        def span_ns(self, begin_ns: int, end_ns: int, count: int) -> int:
+            return begin_ns - end_ns
+
+    device = ScriptedDevice({"k0": 40_000}, clock=Backward(kind="wall"))
+    (reading,) = ask(bench_of(device), (0, 1, 5))
+    assert reading.failure is None
+    assert all(40_000 <= ns < 200_000 for ns in reading.durations_ns)
+
+
 def test_a_clock_that_always_reads_zero_measures_nothing() -> None:
     device = ScriptedDevice({"k0": 500_000}, clock=ScriptedClock(zero_every=1))
     (reading,) = ask(bench_of(device), (0, 1, 3))

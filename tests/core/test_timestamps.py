@@ -73,6 +73,11 @@ def test_a_masked_clock_that_mostly_stands_still_is_found() -> None:
     assert estimate_quantum_ticks(readings) == 65_536
 
 
+def test_a_masked_clock_that_missed_its_smallest_step_is_found() -> None:
+    readings = [65_536] * 14 + [3 * 65_536] * 9 + [6 * 65_536, 6 * 65_536, 8 * 65_536]
+    assert estimate_quantum_ticks(readings) == 65_536
+
+
 def test_a_fine_clock_with_slow_passes_has_a_step_of_one() -> None:
     assert estimate_quantum_ticks([1, 11_505_126, 11_773_624, 11_847_222, 11_930_967]) == 1
 

@@ -35,7 +35,8 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
   for (var i = 0u; i < TURNS; i++) {
     state ^= state << 13u; state ^= state >> 17u; state ^= state << 5u;
   }
-  y[id.x] = select(id.x, 7u, state == 0u);
+  let k = id.x % 32u;
+  y[k] = select(k, 7u, state == 0u);
 }
 '''
 asked = json.loads(sys.argv[1])
@@ -43,15 +44,16 @@ device = open_device(asked["adapter"], library=asked["library"], timestamps=aske
 y = device.create_buffer(128)
 
 def enter(index):
-    constants = (("TURNS", asked["turns"][index]), ("SKIP", index == asked["silent"]))
+    turns, groups = asked["work"][index]
+    constants = (("TURNS", turns), ("SKIP", index == asked["silent"]))
     bound = (Binding(0, "storage", y, 128),)
     name = f"k{index}"
-    return Entrant(name, name, (Dispatch(SOURCE, "main", constants, bound, (1, 1, 1), name),))
+    return Entrant(name, name, (Dispatch(SOURCE, "main", constants, bound, (groups, 1, 1), name),))
 
 argument = Buffer(y, "u32", (32,), device)
 check = AllClose(lambda y: list(range(32))).prepare("spin", (argument,), ("y",))
 bench = Bench(device, enter, slots=[Slot("y", 0, y, 128, "u32", (32,))], checker=check)
-count = len(asked["turns"])
+count = len(asked["work"])
 first = complete(bench.measure(Round(tuple(Request(i, 3, 0) for i in range(count)))))
 rest = complete(bench.measure(Round(tuple(Request(i, 0, 9) for i in range(count)))))
 print(json.dumps(dict(
@@ -84,12 +86,12 @@ def swiftshader() -> Path:
 
 def measured(
     library: str,
-    *turns: int,
+    *work: tuple[int, int],
     on_swiftshader: bool = True,
     timestamps: bool = True,
     silent: int | None = None,
 ) -> dict[str, Any]:
-    """What the bench said of kernels with so many turns each, on one driver."""
+    """What the bench said of kernels of so many turns and workgroups each, on one driver."""
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     adapter = ""
     if on_swiftshader:
@@ -99,7 +101,7 @@ def measured(
         "adapter": adapter,
         "library": library,
         "timestamps": timestamps,
-        "turns": turns,
+        "work": work,
         "silent": silent,
     }
     done = subprocess.run(
@@ -114,37 +116,54 @@ def measured(
     return answer
 
 
-def assert_ranked(told: dict[str, Any]) -> None:
-    assert told["failures"] == [None] * 3
-    assert min(told["least_ns"]) > 0
+# A short launch, a long one and one between, each many times as long as the next: on a busy machine
+# a short launch takes several times what it costs, and the tenfold gap must survive that. llvmpipe
+# ends any loop after 65,535 turns, so length comes from workgroups there.
+SHORT = (20, 1)
+ON_SWIFTSHADER = (20_000, 32), SHORT, (10_000, 4)
+ON_LLVMPIPE = (60_000, 128), SHORT, (60_000, 8)
+TRIES = 3
+
+
+def well_ranked(told: dict[str, Any]) -> bool:
     longest, shortest, middle = told["median_ns"]
-    assert shortest < middle < longest
-    assert longest > 10 * shortest
+    return bool(shortest < middle < longest and longest > 10 * shortest)
+
+
+def ranked(library: str, *work: tuple[int, int], **how: Any) -> dict[str, Any]:
+    """What was measured where all ran and rank as they should: of a few tries, since a busy machine
+    may hold up any launch for longer than the longest of these kernels takes."""
+    tries = []
+    for _ in range(TRIES):
+        told = measured(library, *work, **how)
+        if told["failures"] == [None] * 3 and well_ranked(told):
+            assert min(told["least_ns"]) > 0
+            return told
+        tries.append(told)
+    pytest.fail(f"ranked wrongly {TRIES} times: {tries}")
 
 
 def test_below_the_quantum_of_a_real_coarse_clock_kernels_rank_right() -> None:
-    told = measured("wgpudawn", 10_000, 20, 1_000)
+    told = ranked("wgpudawn", *ON_SWIFTSHADER)
     assert told["clock"] == ["timestamp", 65_536]
-    assert_ranked(told)
     assert told["least_ns"][1] < 65_536 / 2
 
 
 def test_a_fine_clock_ranks_the_same_kernels_the_same_way() -> None:
-    told = measured("wgpu", 10_000, 20, 1_000)
+    told = ranked("wgpu", *ON_SWIFTSHADER)
     assert told["clock"][0] == "timestamp"
     assert told["clock"][1] < 1_000
-    assert_ranked(told)
 
 
 @pytest.mark.parametrize("on_swiftshader", [True, False])
 def test_without_timestamps_the_wall_ranks_them(on_swiftshader: bool) -> None:
-    told = measured("wgpu", 100_000, 20, 5_000, on_swiftshader=on_swiftshader, timestamps=False)
+    work = ON_SWIFTSHADER if on_swiftshader else ON_LLVMPIPE
+    told = ranked("wgpu", *work, on_swiftshader=on_swiftshader, timestamps=False)
     assert told["clock"][0] == "wall"
-    assert_ranked(told)
 
 
 def test_a_kernel_that_writes_nothing_is_out_on_a_real_device() -> None:
-    told = measured("wgpu", 20, 20, on_swiftshader=False, silent=1)
+    told = measured("wgpu", SHORT, SHORT, on_swiftshader=False, silent=1)
     assert told["failures"][0] is None
     assert "never written" in told["failures"][1]
     assert told["median_ns"][1] is None

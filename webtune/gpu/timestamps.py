@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 from webtune.gpu.base import Clock, Span
@@ -17,7 +18,9 @@ __all__ = [
     "estimate_quantum_ticks",
     "quantum_ns",
     "span_fault",
+    "swallowed_by_noise",
     "ticks_to_ns",
+    "wall_bound",
     "wall_resolution_ns",
 ]
 
@@ -26,6 +29,9 @@ COARSEST_WALL_NS = 500_000
 
 ABSURD_NS = 3_600_000_000_000
 """No single launch lasts an hour: a longer span is a broken counter."""
+
+_FAR_ABOVE = 16
+"""Steps of so many divisors or fewer are whole steps of a masked clock, some of them missed."""
 
 _PERIOD_TOLERANCE = 0.25
 _FASTER_THAN_WALL = 1.5
@@ -61,12 +67,27 @@ def span_fault(span: Span, clock: Clock) -> str | None:
     return None
 
 
+def swallowed_by_noise(span: Span, clock: Clock) -> bool:
+    """Whether `span` is a difference of wall times that came out at nothing or below, although
+    the host's clock ran as it should."""
+    ran = span.repeat >= 1 and 0 < span.wall_ns < ABSURD_NS
+    return clock.kind == "wall" and ran and span.elapsed_ns <= 0
+
+
+def wall_bound(span: Span) -> Span:
+    """What a difference that noise swallowed still says: its executions, N in one launch and 2N
+    in another, took no longer than the wall time around both. An upper bound, overhead included,
+    so that no candidate gains by it."""
+    return replace(span, elapsed_ns=max(1, math.ceil(span.wall_ns / 3)))
+
+
 def estimate_quantum_ticks(readings: Sequence[int]) -> int:
     """The clock's step in ticks, from raw readings in the order taken; 1 when none shows.
 
     The greatest common divisor of all distances finds a masked or scaled counter exactly, however
-    slow the passes between readings are. Where many neighbours are equal, the counter is slower
-    than its unit, and its smallest step is the better answer. Zeros are unwritten queries.
+    slow the passes between readings are. Where many neighbours are equal and no step comes near
+    that divisor, the counter advances more rarely than its unit says, and its smallest step is
+    the better answer. Zeros are unwritten queries.
     """
     written = [ticks for ticks in readings if ticks]
     steps = [abs(later - former) for former, later in pairwise(written)]
@@ -75,9 +96,8 @@ def estimate_quantum_ticks(readings: Sequence[int]) -> int:
         return 1
     divisor = math.gcd(*moved)
     stood_still = len(steps) - len(moved)
-    if 4 * stood_still >= len(steps):
-        return max(divisor, min(moved))
-    return divisor
+    rare = 4 * stood_still >= len(steps) and min(moved) > _FAR_ABOVE * divisor
+    return min(moved) if rare else divisor
 
 
 def quantum_ns(ticks: int, period_ns: float) -> int:
