@@ -375,8 +375,16 @@ def chore_tune(words: Sequence[str]) -> int:
 
 def gate() -> list[str]:
     """Style and types over the whole; the names of what failed."""
-    commands = {"ruff": ("check", "--quiet", "."), "mypy": ()}
-    return [name for name, words in commands.items() if run(venv_tool(name), *words, check=False)]
+    commands = {
+        "ruff check": ("ruff", "check", "--quiet", "."),
+        "ruff format": ("ruff", "format", "--check", "--quiet", "."),
+        "mypy": ("mypy",),
+    }
+    return [
+        name
+        for name, (tool, *words) in commands.items()
+        if run(venv_tool(tool), *words, check=False)
+    ]
 
 
 def pytest(*words: str, env: Mapping[str, str] | None = None) -> int:

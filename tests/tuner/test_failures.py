@@ -48,9 +48,7 @@ def test_a_stored_winner_that_fails_is_evicted_and_the_runner_up_runs(
     assert record.winner == make("abc").tunables[2].id
 
 
-def test_where_every_candidate_fails_the_call_is_blamed_and_the_pick_stays(
-    make, opened, tmp_path
-):
+def test_where_every_candidate_fails_the_call_is_blamed_and_the_pick_stays(make, opened, tmp_path):
     every = dict.fromkeys("abc", "driver says no")
     _, tuner = stored_pick(make, opened, tmp_path, Faults(compile=every))
     y = tuner.empty(4, "u32")
