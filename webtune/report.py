@@ -6,6 +6,7 @@ integer nanoseconds and are written with a unit.
 
 from __future__ import annotations
 
+import shutil
 import sys
 import unicodedata
 from collections.abc import Iterator, Sequence
@@ -140,13 +141,39 @@ class Table:
         lines = [heads, rule, *([c.replace("|", "\\|") for c in row] for row in self.rows)]
         return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
-    def show(self, stream: TextIO | None = None) -> None:
-        """Print: through rich on a terminal where rich is installed, else as plain text."""
-        stream = stream or sys.stdout
-        if not (stream.isatty() and self._show_rich(stream)):
-            print(self.plain(), file=stream)
+    def stacked(self, width: int) -> list[str]:
+        """The rows for `width` columns that cannot hold them side by side: each begins a line of
+        its own, and its other cells follow under their headers' names. No cell is broken that
+        fits a line."""
+        heads = [column.removeprefix(">") for column in self.columns]
+        lines = []
+        for row in self.rows:
+            lines.append(row[0])
+            told = [f"{head} {cell}" for head, cell in zip(heads, row, strict=True) if cell]
+            lines += _flowing([each for each in told[1:] if not each.endswith(_NOTHING)], width)
+        return lines
 
-    def _show_rich(self, stream: TextIO) -> bool:
+    def show(self, stream: TextIO | None = None) -> None:
+        """Print: through rich on a terminal where rich is installed, else as plain text; stacked
+        on a terminal that is too narrow."""
+        stream = stream or sys.stdout
+        if not stream.isatty():
+            print(self.plain(), file=stream)
+            return
+        width = shutil.get_terminal_size().columns
+        if self._fits(width) and self._show_rich(stream, width):
+            return
+        if max(map(cell_width, self.plain().splitlines())) <= width:
+            print(self.plain(), file=stream)
+            return
+        for line in filter(None, (self.title, *self.stacked(width), *self.notes)):
+            print(line, file=stream)
+
+    def _fits(self, width: int) -> bool:
+        """Whether the short columns fit whole, so that only long texts are broken."""
+        return sum(min(each, _KEPT_WHOLE) + 2 for each in self._widths()) <= width
+
+    def _show_rich(self, stream: TextIO, width: int) -> bool:
         try:
             from rich.box import SIMPLE_HEAD
             from rich.console import Console
@@ -154,16 +181,13 @@ class Table:
             from rich.text import Text
         except ImportError:
             return False
-        console = Console(file=stream, highlight=False)
+        console = Console(file=stream, highlight=False, width=width)
         table = RichTable(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
-        # Where the short columns fit whole, only long texts are broken; else all share the loss.
-        widths = self._widths()
-        roomy = sum(min(width, _KEPT_WHOLE) + 2 for width in widths) <= console.width
-        for column, width in zip(self.columns, widths, strict=True):
+        for column, widest in zip(self.columns, self._widths(), strict=True):
             table.add_column(
                 column.removeprefix(">"),
                 justify="right" if column.startswith(">") else "left",
-                no_wrap=roomy and width <= _KEPT_WHOLE,
+                no_wrap=widest <= _KEPT_WHOLE,
                 overflow="fold",
             )
         for index, row in enumerate(self.rows):
@@ -175,6 +199,20 @@ class Table:
         for note in self.notes:
             console.print(Text(note, style="dim"))
         return True
+
+
+def _flowing(parts: Sequence[str], width: int) -> list[str]:
+    """Parts side by side on indented lines, a new line where the next would not fit."""
+    lines: list[str] = []
+    line = ""
+    for part in parts:
+        longer = f"{line}   {part}" if line else part
+        if line and cell_width(longer) + 4 > width:
+            lines.append(f"    {line}")
+            line = part
+        else:
+            line = longer
+    return [*lines, f"    {line}"] if line else lines
 
 
 def cell_width(text: str) -> int:

@@ -155,6 +155,23 @@ def test_colour_is_for_terminals_only(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "WG=64" in terminal.getvalue()
 
 
+@pytest.mark.parametrize("width", [50, 60, 80, 100, 120, 160, 240])
+def test_a_table_fits_its_terminal_and_breaks_no_short_cell(
+    monkeypatch: pytest.MonkeyPatch, width: int
+) -> None:
+    monkeypatch.setenv("TERM", "dumb")
+    monkeypatch.setenv("COLUMNS", str(width))
+    row = ("matmul", "256×256×256", "vec4 direct: WX=32, WY=4, TM=8", "3.250 ms ± 19.4 %", "10.7×")
+    table = report.Table(("kernel", ">size", "winner", ">time", ">vs default"), (row, row))
+    terminal = Terminal()
+    table.show(terminal)
+    lines = terminal.getvalue().splitlines()
+    assert max(map(report.cell_width, lines)) <= width
+    short = [cell for cell in row if len(cell) <= 24]
+    for text in (*short, *row[2].split()):
+        assert sum(text in line for line in lines) == 2
+
+
 def test_many_candidates_with_one_reason_share_a_row() -> None:
     skipped = [
         CandidateReport(f"c{n}", Params({}), f"id{n}", "skipped", reason="it was enough")
