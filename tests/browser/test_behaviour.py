@@ -8,15 +8,29 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from webtune.testing_browser import PythonPage
 
 INSIDE = (Path(__file__).parent / "inside.py").read_text()
 
 
-def run(page: PythonPage, function: Callable[..., Any], **arguments: Any) -> Any:
-    """Run a function inside, after the helpers of inside.py."""
-    source = INSIDE + "\n\n" + textwrap.dedent(inspect.getsource(function))
+def run(
+    page: PythonPage,
+    function: Callable[..., Any],
+    *helpers: Callable[..., Any],
+    **arguments: Any,
+) -> Any:
+    """Run a function inside, after the helpers of inside.py and those given."""
+    texts = [textwrap.dedent(inspect.getsource(each)) for each in (*helpers, function)]
+    source = "\n\n".join([INSIDE, *texts])
     return page.run_source(source, function.__name__, timeout_s=120, **arguments)
+
+
+@pytest.fixture(params=["314 main", "0.27 worker"])
+def corner(request: pytest.FixtureRequest, shared: Callable[[str], PythonPage]) -> PythonPage:
+    """Each version of Pyodide and each kind of thread, once."""
+    return shared(request.param)
 
 
 # ruff: noqa: F821 (names of inside.py)
@@ -154,6 +168,129 @@ def test_a_candidate_within_the_limit_ends_an_awaited_search(main: PythonPage) -
     assert run(main, close_enough) == [[60, True, True, True]] * 2
 
 
+def probing() -> Any:
+    """Opens tuners whose peaks take seconds on a processor: webtune's own probes on small buffers,
+    on a device that counts what is timed."""
+    import contextlib
+
+    from webtune import roofline
+    from webtune.hosts.browser import open_device
+
+    class Counting:
+        launches = 0
+
+        def __init__(self, device):
+            self._device = device
+            self.limits = {**device.limits, "maxStorageBufferBindingSize": 1 << 22}
+
+        def __getattr__(self, name):
+            return getattr(self._device, name)
+
+        async def time(self, shots):
+            self.launches += len(shots)
+            return await self._device.time(shots)
+
+    @contextlib.asynccontextmanager
+    async def counted(**settings):
+        sizes, roofline._ARITHMETIC_SIZES = roofline._ARITHMETIC_SIZES, (1 << 12,)
+        try:
+            async with opened(device=Counting(await open_device()), **settings) as tuner:
+                yield tuner
+        finally:
+            roofline._ARITHMETIC_SIZES = sizes
+
+    return counted
+
+
+async def probe_twice() -> Any:
+    from webtune.roofline import ARITHMETIC, LAUNCH, MEMORY
+
+    async with probing()(store="peaks") as tuner:
+        unknown = tuner.known_peaks()
+        peaks = await tuner.peaks_async()
+        probed = tuner.device.launches
+        again = await tuner.peaks_async()
+        repeated = tuner.device.launches - probed
+        await tuner.store.flush()
+    forget()
+    async with probing()(store="peaks") as tuner:
+        with wt.environment("battery"):
+            known = tuner.known_peaks()
+            remembered = await tuner.peaks_async()
+        names = sorted(address.name for address, _ in tuner.store.entries())
+        fresh = tuner.device.launches
+        own = sorted(probe.name for probe in (ARITHMETIC, LAUNCH, MEMORY))
+    return {
+        "unknown": unknown,
+        "same": again == peaks and known == peaks and remembered == peaks,
+        "launches": [probed, repeated, fresh],
+        "own": names == own,
+        "flops_per_s": peaks.flops_per_s,
+        "bytes_per_s": peaks.bytes_per_s,
+        "launch_ns": peaks.launch_ns,
+    }
+
+
+def test_peaks_are_probed_in_a_page_and_its_next_tuner_remembers_them(corner: PythonPage) -> None:
+    found = run(corner, probe_twice, probing)
+    assert found["unknown"] is None
+    assert found["launches"][0] >= 17
+    assert found["launches"][1:] == [0, 0]
+    assert found["same"]
+    assert found["own"]
+    # Any processor lies well within these.
+    assert 1e7 < found["flops_per_s"] < 1e14
+    assert 1e7 < found["bytes_per_s"] < 1e13
+    assert 0 < found["launch_ns"] < 1_000_000_000
+
+
+async def reach_the_peak(strategy: str) -> Any:
+    decisions = []
+    settings = {"compute_threshold": 0.05, "record": decisions.append}
+    async with probing()(store="roofline", **settings) as tuner:
+        peaks = await tuner.peaks_async()
+        await tuner.store.flush()
+        # Two operations a turn, and a thousand turns would do.
+        work = wt.Work(flops=2.0 * 1_000 * 1024)
+        kernel = spin((200_000, 1_000, 180_000), name=strategy, work=lambda p, x, y: work)
+        x, y = data(tuner)
+        report = await tuner.tune_async(kernel, x, y, strategy=strategy)
+        told = tuner.explain(kernel, x, y)
+        events = [event["text"] for event in decisions[-1]["events"]
+                  if event["kind"] == "short circuit"]  # fmt: skip
+        return {
+            "winner": report.winner.params["TURNS"],
+            "samples": {one.params["TURNS"]: len(one.samples_ns) for one in report.results},
+            "why": {one.params["TURNS"]: one.reason for one in told.results},
+            "limit": report.limit_ns == peaks.limit_ns(work, tuner.config) == told.limit_ns,
+            "achieved": report.achieved,
+            "same": told.achieved == report.achieved,
+            "table": str(told),
+            "recorded": decisions[-1]["limit_ns"] == report.limit_ns,
+            "events": events,
+        }
+
+
+@pytest.mark.parametrize("strategy", ["adaptive", "fixed"])
+def test_a_candidate_close_to_the_pages_measured_peak_ends_the_search(
+    corner: PythonPage, strategy: str
+) -> None:
+    found = run(corner, reach_the_peak, probing, strategy=strategy)
+    assert found["winner"] == 1_000
+    if strategy == "adaptive":
+        assert found["samples"] == {"200000": 1, "1000": 2, "180000": 0}
+        assert found["why"]["180000"] == "TURNS=1000 is close enough to the device's peak"
+    else:
+        assert found["samples"] == {"200000": 6, "1000": 12, "180000": 6}
+    assert found["limit"]
+    assert found["recorded"]
+    [event] = found["events"]
+    assert "TURNS=1000 is within the limit" in event
+    assert 0.01 < found["achieved"] < 100
+    assert found["same"]
+    assert f"It reaches {found['achieved']:.0%} of this device's roofline; at" in found["table"]
+
+
 async def groups() -> Any:
     async with opened() as tuner:
         first = wt.Group("first", priority=2)
@@ -171,6 +308,92 @@ def test_groups_order_the_search_and_reasons_are_told(main: PythonPage) -> None:
     assert found["a"][0] == "winner"
     assert "never reached" in found["b"][1]
     assert "group 'never' has priority -1" in found["c"][1]
+
+
+async def patience() -> Any:
+    async with opened() as tuner:
+        stubborn = wt.Group("stubborn", patience=2)
+        ops = wt.TunableSet("patient")
+        ops.add(spin((30_000,), name="first"))
+        # A miss, a new best, and from there two misses in a row.
+        ops.add(spin((90_000, 60, 60_000, 50_000, 40, 30), name="tried"), groups={stubborn: 0})
+        ops.add(spin((40_000,), name="last"))
+        x, y = data(tuner)
+        heard = set()
+        await tuner.tune_async(
+            ops, x, y, strategy="adaptive", progress=lambda event: heard.add(event.name)
+        )
+        told = tuner.explain(ops, x, y)
+        states = {one.name: [one.status, one.reason] for one in told.results}
+        return [told.strategy, told.winner.name, sorted(heard), states, str(told)]
+
+
+def test_patience_ends_a_group_that_stops_improving_and_no_other(place: PythonPage) -> None:
+    strategy, winner, heard, states, table = run(place, patience)
+    assert strategy == "adaptive"
+    assert winner == "tried: TURNS=60"
+    reason = "2 in a row of group 'stubborn' did not improve on the best"
+    skipped = {name: why for name, (status, why) in states.items() if status == "skipped"}
+    assert skipped == {"tried: TURNS=40": reason, "tried: TURNS=30": reason}
+    assert set(heard) == set(states) - set(skipped)
+    assert reason in table
+
+
+async def priorities() -> Any:
+    found = []
+    async with opened() as tuner:
+
+        def by_size(large, small):
+            return lambda key: large if key[0][1][0] >= 2048 else small
+
+        first = wt.Group("first", priority=3)
+        wide = wt.Group("wide", priority=by_size(2, 1))
+        narrow = wt.Group("narrow", priority=by_size(1, 2))
+        huge = wt.Group("huge", priority=by_size(4, -1))
+        broken = wt.Kernel("broken", source=SPIN.replace("1664525u", "no_such_name"),
+                           params=wt.grid(TURNS=[1]), workgroups=1)  # fmt: skip
+        rejected = wt.TunableSet("rejected", outputs=["y"])
+
+        @rejected.tunable("declines")
+        def declines(rec, x, y):
+            raise wt.Reject("not today")
+
+        ops = wt.TunableSet("by size")
+        ops.add(spin((50,), name="wide"), groups={wide: 0})
+        ops.add(spin((60_000, 60), name="narrow"), groups={narrow: 0})
+        ops.add(spin((40,), name="narrow, later"), groups={narrow: -1})
+        ops.add(broken, groups={first: 0})
+        ops.add(rejected, groups={huge: 0})
+        for count in (1024, 2048):
+            x, y = data(tuner, count)
+            await tuner.tune_async(ops, x, y, strategy="adaptive")
+            told = tuner.explain(ops, x, y)
+            states = {one.name: [one.status, one.reason] for one in told.results}
+            found.append([told.winner.name, states, str(told)])
+    return found
+
+
+def test_the_key_orders_groups_and_explain_tells_who_never_ran_and_why(place: PythonPage) -> None:
+    small, large = run(place, priorities)
+    never = "never reached: a batch before it had an answer"
+
+    winner, states, table = small
+    assert winner == "narrow: TURNS=60"
+    assert states["narrow: TURNS=60000"][0] in ("slower", "eliminated")
+    assert states["wide: TURNS=50"] == ["skipped", never]
+    # Nothing of the batch before could run, so the next had its turn.
+    assert "no_such_name" in states["broken: TURNS=1"][1]
+    negative = "group 'huge' has priority -1 for this key (negative: skipped)"
+    assert states["rejected: declines"] == ["skipped", negative]
+    inside = "its priority in group 'narrow' is -1 (negative: skipped)"
+    assert states["narrow, later: TURNS=40"] == ["skipped", inside]
+    assert all(reason in table for reason in (never, negative, inside))
+
+    winner, states, table = large
+    assert winner == "wide: TURNS=50"
+    assert states["narrow: TURNS=60"] == states["narrow: TURNS=60000"] == ["skipped", never]
+    assert states["rejected: declines"] == ["rejected", "not today"]
+    assert never in table
 
 
 async def bundles(namespace: str) -> Any:
