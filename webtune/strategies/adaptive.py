@@ -48,7 +48,7 @@ class AdaptiveSettings:
     """
 
     launches: float = 20.0
-    errors: float = 4.0
+    errors: float = 5.0
     once: float = 20.0
     twice: float = 2.0
     halve_at: tuple[int, ...] = (10, 16, 24)
