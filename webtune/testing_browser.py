@@ -90,7 +90,12 @@ export async function startHere({ runtime, wheels }) {
   const { loadPyodide } = await import(runtime + "pyodide.mjs");
   const python = await loadPyodide({ indexURL: runtime });
   const loaded = performance.now();
-  for (const wheel of wheels) await python.loadPackage(wheel, { messageCallback: () => {} });
+  for (const wheel of wheels) {
+    // loadPackage itself goes on without what it could not load.
+    const failed = [], errorCallback = message => failed.push(message);
+    await python.loadPackage(wheel, { messageCallback: () => {}, errorCallback });
+    if (failed.length) throw new Error(`${wheel} did not load: ${failed.join("; ")}`);
+  }
   python.runPython(HARNESS);
   const call = python.globals.get("_webtune_call"), block = python.globals.get("_webtune_block");
   const times = { pyodide: loaded - began, packages: performance.now() - loaded };
@@ -319,8 +324,10 @@ def open_python(
     """Load Pyodide and wheels into a Playwright page, or into a module worker of it.
 
     `runtime` and `wheels` are paths on `origin` (the runtime's folder ends in "/"). `prepare` is
-    JavaScript that runs in the page before Pyodide loads. Raises `HostUnavailable` where the page
-    has no adapter, so that a test cannot pass without one.
+    JavaScript that runs in the page before Pyodide loads. The page leaves where it is for one of
+    `serving`'s own; a page of yours loads Pyodide by itself. Raises `HostUnavailable` where the
+    page has no adapter, so that a test cannot pass without one, and where Pyodide or a wheel does
+    not load.
     """
     page.goto(origin + _INSIDE)
     page.wait_for_function("() => window.inside !== undefined")
@@ -330,7 +337,10 @@ def open_python(
     if prepare:
         page.evaluate(prepare)
     options = {"runtime": origin + runtime, "wheels": [origin + wheel for wheel in wheels]}
-    times = page.evaluate(
-        "([options, worker]) => window.inside.start(options, worker)", [options, worker]
-    )
+    try:
+        times = page.evaluate(
+            "([options, worker]) => window.inside.start(options, worker)", [options, worker]
+        )
+    except Exception as error:
+        raise HostUnavailable(f"Python did not start in the page: {error}") from error
     return PythonPage(page, times)

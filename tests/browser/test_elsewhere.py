@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 
 import pytest
 
@@ -10,6 +11,9 @@ from webtune.errors import ConfigError, HostUnavailable
 from webtune.gpu.browser import pyodide_module
 from webtune.hosts import browser as host
 from webtune.store.opfs import OpfsStore
+from webtune.testing_browser import PythonPage
+
+Fresh = Callable[..., PythonPage]
 
 
 @pytest.mark.parametrize("name", ["js", "pyodide.ffi"])
@@ -53,3 +57,9 @@ def test_opening_a_device_elsewhere_says_that_it_needs_a_page() -> None:
 )
 def test_browsers_are_told_apart_by_their_major_version(agent: str, named: str) -> None:
     assert host.browser_version(agent) == named
+
+
+@pytest.mark.parametrize("worker", [False, True])
+def test_a_wheel_that_does_not_load_is_named_at_once(open_page: Fresh, worker: bool) -> None:
+    with pytest.raises(HostUnavailable, match=r"nowhere-1\.0-py3-none-any\.whl"):
+        open_page(worker=worker, wheels=("/wheels/nowhere-1.0-py3-none-any.whl",))

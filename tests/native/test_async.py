@@ -1,6 +1,7 @@
 """Awaiting natively: the loop stays alive, a tune can be cancelled, nobody waits for himself."""
 
 import asyncio
+import threading
 import time
 
 import numpy as np
@@ -33,6 +34,59 @@ def spin(name):
 def tuner():
     with wt.open_tuner(store="memory") as opened:
         yield opened
+
+
+def test_other_tasks_get_turns_while_a_native_tuner_opens(monkeypatch):
+    from webtune.hosts import native_tuner
+
+    began, go_on = threading.Event(), threading.Event()
+
+    def slow(*args, **settings):
+        began.set()
+        assert go_on.wait(20)
+        return open_device(*args, **settings)
+
+    open_device = native_tuner.open_device
+    monkeypatch.setattr(native_tuner, "open_device", slow)
+
+    async def main():
+        opening = asyncio.create_task(wt.open_tuner_async(store="memory"))
+        while not began.is_set():
+            await asyncio.sleep(0.001)
+        assert not opening.done()
+        go_on.set()
+        with await opening as opened:
+            return await opened.tune_async(spin("opened"), opened.empty(2000))
+
+    assert asyncio.run(main()).winner is not None
+
+
+def test_a_tuner_that_nobody_waits_for_any_more_is_closed_when_it_opens(monkeypatch):
+    from webtune.hosts import native_tuner
+
+    began, go_on, opened = threading.Event(), threading.Event(), []
+
+    def slow(*args, **settings):
+        began.set()
+        assert go_on.wait(20)
+        opened.append(open_device(*args, **settings))
+        return opened[0]
+
+    open_device = native_tuner.open_device
+    monkeypatch.setattr(native_tuner, "open_device", slow)
+
+    async def main():
+        opening = asyncio.create_task(wt.open_tuner_async(store="memory"))
+        while not began.is_set():
+            await asyncio.sleep(0.001)
+        opening.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await opening
+        go_on.set()
+        while not (opened and opened[0].lost):
+            await asyncio.sleep(0.001)
+
+    asyncio.run(asyncio.wait_for(main(), 30))
 
 
 def test_other_tasks_get_turns_while_a_native_tune_is_awaited(tuner):

@@ -41,11 +41,12 @@ async def open_tuner_async(
     device: Any = None, *, store: Any = None, bundle: Any = None, **settings: Any
 ) -> Tuner:
     """The same, awaiting. In a browser on `navigator.gpu`, or on your own JavaScript `GPUDevice`,
-    with picks in the origin private file system."""
+    with picks in the origin private file system; natively in a thread, so that the event loop
+    goes on while the driver loads."""
     if platform() == "browser":
         from webtune.hosts.browser import open_browser
 
         return await open_browser(device, store=store, bundle=bundle, **settings)
-    from webtune.hosts.native_tuner import open_native
+    from webtune.hosts.native_tuner import open_native_async
 
-    return open_native(device, store=store, bundle=bundle, **settings)
+    return await open_native_async(device, store=store, bundle=bundle, **settings)

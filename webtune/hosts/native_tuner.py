@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib.metadata
 import os
 import platform
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +26,7 @@ from webtune.store.none import NoStore
 from webtune.store.sqlite import SqliteStore
 from webtune.tuner import Tuner
 
-__all__ = ["NativeHost", "choose_store", "native_config", "open_native"]
+__all__ = ["NativeHost", "choose_store", "native_config", "open_native", "open_native_async"]
 
 
 class NativeHost:
@@ -126,6 +128,23 @@ def open_native(
         chosen = Layered(chosen, shipped)
     complete(chosen.open())
     return Tuner(gpu, chosen, NativeHost(), config, open_sink(sink if sink else config.record))
+
+
+async def open_native_async(device: Any = None, **settings: Any) -> Tuner:
+    """`open_native` in a thread: drivers take up to seconds to load, and an event loop goes on
+    meanwhile. Cancelled, it closes what it opens."""
+    loop = asyncio.get_running_loop()
+    opening = loop.run_in_executor(None, partial(open_native, device, **settings))
+    try:
+        return await asyncio.shield(opening)
+    except asyncio.CancelledError:
+        opening.add_done_callback(_close_unwanted)
+        raise
+
+
+def _close_unwanted(opened: asyncio.Future[Tuner]) -> None:
+    if not opened.cancelled() and opened.exception() is None:
+        opened.result().close()
 
 
 def _run(work: Callable[[], Coroutine[Any, Any, None]]) -> None:

@@ -235,7 +235,7 @@ class _Race:
         for position in out:
             behind = apart(found.at[position] - found.at[lead])
             leader = self.ledger.name(live[lead])
-            reason = f"{behind} than {leader} after {rounds} samples"
+            reason = f"{behind} than {leader}, which led after {rounds} samples"
             self._note_beside(live[position], at)
             self._leave(live[position], found.behind(position, lead), reason)
         halvings = sum(rounds >= each for each in self.settings.halve_at)
