@@ -8,6 +8,7 @@ from __future__ import annotations
 import gzip
 import json
 import random
+import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -20,9 +21,23 @@ from webtune.core.config import Config
 from webtune.core.model import Problem, Reading, Round
 from webtune.core.statistics import median, quantile
 from webtune.errors import UsageError
+from webtune.gpu.timestamps import ABSURD_NS
 from webtune.strategies import get, names
 
 __all__ = ["PROTOCOLS", "Space", "load", "measure", "table", "text"]
+
+_UNREADABLE = (
+    OSError,
+    EOFError,
+    zlib.error,
+    ValueError,
+    KeyError,
+    TypeError,
+    AttributeError,
+    OverflowError,
+    RecursionError,
+)
+"""What a file that is cut, damaged or of another kind may raise."""
 
 FASTEST_SHARE = 0.05
 LEAST_POOL = 60
@@ -64,7 +79,9 @@ def load(path: Path) -> Space:
             for one in document["samples"]
             if one and min(one) > 0
         ]
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        if max(map(max, runs), default=0) >= ABSURD_NS:
+            raise ValueError("a run of an hour or more")
+    except _UNREADABLE as error:
         raise UsageError(f"{path.name} is no recorded space: {error}") from error
     if not runs:
         raise UsageError(f"{path.name} has no configuration that ran")

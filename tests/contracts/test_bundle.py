@@ -136,3 +136,11 @@ def test_a_bundle_with_unreadable_entries_is_told_once_when_opened():
     with pytest.warns(StoreWarning, match="entry 0: broken") as caught:
         complete(store.open())
     assert len(caught) == 1
+
+
+@pytest.mark.parametrize("address", [replace(A, name="\x1b[2J"), replace(A, environment="\ud800")])
+def test_an_entry_whose_name_cannot_be_printed_is_passed_over(address):
+    text = Bundle({address: record(), A: record()}).dumps()
+    found = Bundle.loads(text)
+    assert set(found.records) == {A}
+    assert "cannot be printed" in found.unreadable[0]

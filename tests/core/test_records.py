@@ -21,7 +21,7 @@ from webtune.core.records import (
     read,
 )
 
-texts = st.text(max_size=6)
+texts = st.text(st.characters(codec="utf-8"), max_size=6)
 times = st.integers(1, 10**12)
 candidates = st.builds(
     CandidateRecord,
@@ -39,7 +39,7 @@ records = st.builds(
     fingerprint=st.sampled_from(["f", "g"]),
     winner=texts,
     candidates=st.lists(candidates, max_size=3).map(tuple),
-    interval_ns=st.none() | st.tuples(times, times),
+    interval_ns=st.none() | st.tuples(times, times).map(lambda ends: (min(ends), max(ends))),
     ties=st.lists(texts, max_size=2).map(tuple),
     confidence=st.floats(0, 1),
     strategy=texts,
@@ -137,7 +137,15 @@ def resealed(monkeypatch, **changes):
         {"interval_ns": [1]},
         {"created_s": "now"},
         {"created_s": 10**400},
+        {"created_s": -1.0},
+        {"created_s": 1e300},
         {"launches": None},
+        {"launches": -1},
+        {"limit_ns": 10**400},
+        {"interval_ns": [1, 10**400]},
+        {"interval_ns": [2, 1]},
+        {"clock": ["wall", 10**400, 1.0]},
+        {"hardware_label": "\ud800"},
         {"ties": "ab"},
     ],
 )

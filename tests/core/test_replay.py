@@ -115,9 +115,31 @@ def test_wrong_words_are_refused(spaces, wrong):
         measure(spaces, **wrong)
 
 
-def test_a_folder_without_spaces_and_a_file_that_is_none_are_refused(tmp_path):
-    with pytest.raises(UsageError, match=r"json\.gz"):
-        measure(tmp_path, "fixed")
-    (tmp_path / "broken.json.gz").write_bytes(b"no gzip")
+def gzipped(samples):
+    return gzip.compress(json.dumps({"samples": samples}).encode())
+
+
+BROKEN = {
+    "no gzip": b"no gzip",
+    "cut short": gzipped([[1.0, 2.0]] * 99)[:-12],
+    "damaged": gzipped([[1.0 + n, 2.0] for n in range(99)])[:40] + b"\xff" * 40,
+    "not UTF-8": gzip.compress(b"\xff"),
+    "too deep": gzip.compress(b"[" * 100_000),
+    "infinite": gzipped([[float("inf")]]),
+    "no number": gzipped([[float("nan")]]),
+    "longer than an hour": gzipped([[1e300]]),
+    "huge": gzip.compress(b'{"samples": [[1' + b"0" * 400 + b"]]}"),
+    "zero": gzipped([[0.0]]),
+}
+
+
+@pytest.mark.parametrize("kind", BROKEN)
+def test_a_file_that_is_no_recorded_space_is_refused_by_its_name(tmp_path, kind):
+    (tmp_path / "broken.json.gz").write_bytes(BROKEN[kind])
     with pytest.raises(UsageError, match="broken"):
+        measure(tmp_path, "fixed")
+
+
+def test_a_folder_without_spaces_is_refused(tmp_path):
+    with pytest.raises(UsageError, match=r"json\.gz"):
         measure(tmp_path, "fixed")

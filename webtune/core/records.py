@@ -32,6 +32,8 @@ SCHEMA = 1
 
 CHECKSUM_DIGITS = 16
 LONGEST_NS = 1 << 62
+LATEST_S = 253_402_300_799.0
+"""The end of the year 9999: no calendar writes a later date."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,13 +168,13 @@ def _record(body: Any) -> Record:
         fingerprint=_text(body["fingerprint"]),
         winner=_text(body["winner"]),
         candidates=_all(_candidate, body["candidates"]),
-        interval_ns=_optional_pair(body["interval_ns"]),
+        interval_ns=_interval(body["interval_ns"]),
         ties=_all(_text, body["ties"]),
         confidence=_number(body["confidence"]),
         strategy=_text(body["strategy"]),
         clock=(_text(kind), _whole(quantum_ns), _number(period_ns)),
         hardware_label=_text(body["hardware_label"]),
-        created_s=_number(body["created_s"]),
+        created_s=_date(body["created_s"]),
         versions=tuple(_pair(_text, each) for each in body.get("versions", [])),
         limit_ns=_optional_whole(body.get("limit_ns")),
         launches=_whole(body.get("launches", 0)),
@@ -191,7 +193,7 @@ def _candidate(body: Any) -> CandidateRecord:
         failure=_text(body.get("failure", "")),
         reason=_text(body.get("reason", "")),
         eliminated=bool(body.get("eliminated", False)),
-        interval_ns=_optional_pair(body.get("interval_ns")),
+        interval_ns=_interval(body.get("interval_ns")),
     )
 
 
@@ -209,19 +211,27 @@ def _pair(part: Callable[[Any], Part], values: Any) -> tuple[Part, Part]:
     return first, second
 
 
-def _optional_pair(value: Any) -> tuple[int, int] | None:
-    return None if value is None else _pair(_whole, value)
+def _interval(value: Any) -> tuple[int, int] | None:
+    if value is None:
+        return None
+    low_ns, high_ns = _pair(_whole, value)
+    if low_ns > high_ns:
+        raise ValueError("an interval ends before it begins")
+    return low_ns, high_ns
 
 
 def _text(value: Any) -> str:
     if not isinstance(value, str):
         raise TypeError("a text was expected")
+    value.encode()  # a lone surrogate can be neither stored nor printed
     return value
 
 
 def _whole(value: Any) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
         raise TypeError("a whole number was expected")
+    if not 0 <= value <= LONGEST_NS:
+        raise ValueError("a number is negative or beyond all use")
     return value
 
 
@@ -233,6 +243,12 @@ def _time_ns(value: Any) -> int:
     if not 0 < _whole(value) <= LONGEST_NS:
         raise ValueError("a time is not positive, or longer than a century")
     return int(value)
+
+
+def _date(value: Any) -> float:
+    if not 0 <= _number(value) <= LATEST_S:
+        raise ValueError("a date is out of range")
+    return float(value)
 
 
 def _number(value: Any) -> float:

@@ -130,8 +130,11 @@ def _entry(entry: Any) -> tuple[Address, Record] | Unreadable:
     parts = [part for name in PARTS if isinstance(part := entry.get(name), str)]
     if len(parts) < len(PARTS):
         return Unreadable(f"it lacks one of {', '.join(PARTS)}")
+    address = Address(*parts)
+    if not (address.environment + address.name).isprintable():
+        return Unreadable("its environment or name has characters that cannot be printed")
     record = read(entry.get("record"))
-    return record if isinstance(record, Unreadable) else (Address(*parts), record)
+    return record if isinstance(record, Unreadable) else (address, record)
 
 
 class Layered:
