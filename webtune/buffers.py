@@ -10,6 +10,7 @@ import math
 import struct
 from array import array
 from collections.abc import Iterator, Sequence
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 from webtune.errors import ArgumentError
@@ -28,6 +29,8 @@ _FORMATS = {
     "u8": "B", "u16": "H", "u32": "I", "u64": "Q", "bool": "?",
 }  # fmt: skip
 _KINDS = dict.fromkeys("efd", "f") | dict.fromkeys("bhilqn", "i") | dict.fromkeys("BHILQNc", "u")
+
+_LONG_BYTES = 256
 
 
 def dtype_bytes(dtype: str) -> int:
@@ -55,7 +58,7 @@ def _dtype_of(view: memoryview) -> str:
 class HostArray:
     """Host data as an argument: `dtype`, `shape`, `size` (elements), `nbytes`, and indexing."""
 
-    __slots__ = ("data", "dtype", "nbytes", "shape", "size")
+    __slots__ = ("_form", "data", "dtype", "nbytes", "shape", "size")
 
     def __init__(self, view: memoryview) -> None:
         self.dtype = _dtype_of(view)
@@ -63,6 +66,7 @@ class HostArray:
         self.nbytes = view.nbytes
         self.size = math.prod(self.shape)
         self.data = view.cast("B") if view.c_contiguous else memoryview(view.tobytes())
+        self._form: tuple[Any, ...] | None = None
 
     @property
     def itemsize(self) -> int:
@@ -71,8 +75,13 @@ class HostArray:
 
     @property
     def form(self) -> tuple[Any, ...]:
-        """What tells this argument's problem from another's, to look up by."""
-        return self.dtype, self.shape, bytes(self.data)
+        """What tells this argument's problem from another's, to look up by: of long data a digest,
+        since what is looked up by is kept."""
+        if self._form is None:
+            long = self.nbytes > _LONG_BYTES
+            content = blake2b(self.data, digest_size=16).digest() if long else bytes(self.data)
+            self._form = (self.dtype, self.shape, content)
+        return self._form
 
     def __getitem__(self, index: int) -> int | float | bool:
         value: int | float | bool = _cast(self.data, self.dtype)[index]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 import threading
 from collections import OrderedDict
@@ -19,6 +18,9 @@ __all__ = ["Launcher", "Recorded"]
 
 _PROGRAMS = 128
 _UNIFORMS = 256
+_HOST_BYTES = 64 << 20
+"""Kept of host data at most, on the device and beside programs: a caller may pass other data in
+every call."""
 _AS_THEY_ARE = (Reject, LaunchError, DeviceLost, TunerClosed)
 
 Nested = Callable[..., "Recorded"]
@@ -87,7 +89,8 @@ class Launcher:
         self._programs: OrderedDict[tuple[Any, ...], tuple[Program, Recorded, tuple[Any, ...]]] = (
             OrderedDict()
         )
-        self._uniforms: OrderedDict[tuple[str, bytes], Buffer] = OrderedDict()
+        self._uniforms: OrderedDict[tuple[Any, ...], Buffer] = OrderedDict()
+        self._program_bytes = self._uniform_bytes = 0
 
     def record(
         self,
@@ -163,7 +166,10 @@ class Launcher:
                 return self._programs[place][0]
             # The arguments are kept, so that their ids stay theirs.
             self._programs[place] = (program, recorded, args)
-            while len(self._programs) > _PROGRAMS:
+            self._program_bytes += _host_bytes(args)
+            while len(self._programs) > 1 and (
+                len(self._programs) > _PROGRAMS or self._program_bytes > _HOST_BYTES
+            ):
                 self._drop(next(iter(self._programs)))
         return program
 
@@ -178,27 +184,35 @@ class Launcher:
                     self._drop(place)
 
     def _drop(self, place: tuple[Any, ...]) -> None:
-        program, recorded, _ = self._programs.pop(place)
+        program, recorded, args = self._programs.pop(place)
+        self._program_bytes -= _host_bytes(args)
         self._device.release(program)
         recorded.free()
 
     def _uniform(self, data: HostArray, kind: str) -> Buffer:
-        content = bytes(data.data)
-        place = (kind, content if len(content) <= 256 else hashlib.sha256(content).digest())
+        place = (kind, *data.form)
         with self._lock:
             kept = self._uniforms.get(place)
             if kept is None:
                 handle = self._device.create_buffer(
                     max(data.nbytes, 4), uniform=kind == "uniform", label="constants"
                 )
-                padded = content + bytes(-len(content) % 4)
+                padded = bytes(data.data) + bytes(-data.nbytes % 4)
                 self._device.write(handle, memoryview(padded))
                 kept = self._uniforms[place] = Buffer(handle, data.dtype, data.shape, self._device)
-                while len(self._uniforms) > _UNIFORMS:
-                    self._uniforms.popitem(last=False)  # programs may still hold it: no destroy
+                self._uniform_bytes += data.nbytes
+                while len(self._uniforms) > 1 and (
+                    len(self._uniforms) > _UNIFORMS or self._uniform_bytes > _HOST_BYTES
+                ):
+                    _, dropped = self._uniforms.popitem(last=False)
+                    self._uniform_bytes -= dropped.nbytes  # programs may hold it: no destroy
             else:
                 self._uniforms.move_to_end(place)
             return kept
+
+
+def _host_bytes(args: tuple[Argument, ...]) -> int:
+    return sum(arg.nbytes for arg in args if isinstance(arg, HostArray))
 
 
 def _identity(arg: Argument) -> Any:

@@ -329,6 +329,40 @@ def test_compiling_again_and_again_costs_no_memory() -> None:
     assert int(alone(LEAK)) < 10
 
 
+OTHER_DATA = """
+import numpy as np, webtune as wt
+
+def resident():
+    return int(open("/proc/self/statm").read().split()[1]) * 4096
+
+SOURCE = '''
+override WG: u32;
+@group(0) @binding(0) var<storage, read> x: array<f32>;
+@group(0) @binding(1) var<storage, read_write> y: array<f32>;
+@compute @workgroup_size(WG) fn main(@builtin(global_invocation_id) id: vec3u) { y[id.x] = x[id.x]; }
+'''
+kernel = wt.Kernel("data", source=SOURCE, params=wt.grid(WG=[32, 64]), workgroups=1)
+with wt.open_tuner(store="none") as tuner:
+    y, x = tuner.empty(1 << 20), np.zeros(1 << 20, np.float32)
+
+    def run(count):
+        for _ in range(count):
+            x[0] += 1
+            tuner.run(kernel, x, y)
+        assert tuner.download(y)[0] == x[0]
+
+    tuner.tune(kernel, x, y)
+    run(30)
+    before = resident()
+    run(120)
+    print((resident() - before) >> 20)
+"""
+
+
+def test_other_data_in_every_call_costs_no_memory() -> None:
+    assert int(alone(OTHER_DATA)) < 60
+
+
 def test_a_pipeline_in_use_is_never_compiled_twice(plain: NativeDevice) -> None:
     handle = plain.create_buffer(128)
     held = spin(plain, handle, 1)
