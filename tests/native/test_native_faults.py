@@ -339,7 +339,8 @@ SOURCE = '''
 override WG: u32;
 @group(0) @binding(0) var<storage, read> x: array<f32>;
 @group(0) @binding(1) var<storage, read_write> y: array<f32>;
-@compute @workgroup_size(WG) fn main(@builtin(global_invocation_id) id: vec3u) { y[id.x] = x[id.x]; }
+@compute @workgroup_size(WG)
+fn main(@builtin(global_invocation_id) id: vec3u) { y[id.x] = x[id.x]; }
 '''
 kernel = wt.Kernel("data", source=SOURCE, params=wt.grid(WG=[32, 64]), workgroups=1)
 with wt.open_tuner(store="none") as tuner:
