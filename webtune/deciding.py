@@ -30,6 +30,7 @@ from webtune.remembered import Remembered
 from webtune.results import TuneReport
 from webtune.session import Session
 from webtune.store.base import Store
+from webtune.strategies import get as get_strategy
 from webtune.tunable import Tunable, TunableSet
 
 __all__ = ["Decider", "Progress"]
@@ -126,6 +127,8 @@ class Decider:
         gives_way: bool = False,
     ) -> TuneReport:
         """`tune_async` for a problem that is understood, in the environment it was met in."""
+        if strategy is not None:
+            get_strategy(strategy)  # a wrong name is wrong also where nothing is to be measured
         if fresh:
             problem.cache.evict(problem.place)
         while True:

@@ -20,6 +20,7 @@ from webtune.gpu.base import Dispatch
 from webtune.launch import Recorded
 from webtune.problem import Place, Problem
 from webtune.results import TuneReport
+from webtune.strategies import get as get_strategy
 from webtune.tuner import Tuner
 
 __all__ = ["Gather", "GatherState", "Gathered", "gather"]
@@ -221,6 +222,8 @@ class Gather:
         """The same, awaiting."""
         if self._tuner.gathering is self:
             raise UsageError("leave the gather block before tuning what it collected")
+        if options.get("strategy") is not None:
+            get_strategy(options["strategy"])
         await self.compile_async()
         try:
             await self._tune_all(progress, listen, options)

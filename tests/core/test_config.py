@@ -48,7 +48,7 @@ def test_a_pyproject_without_our_table_changes_nothing():
     ("sources", "place"),
     [
         ({"arguments": {"max_sample": 3}}, "argument"),
-        ({"environ": {"WEBTUNE_MAX_SAMPLE": "3"}}, "environment variable"),
+        ({"environ": {"WEBTUNE_MAX_SAMPLE": "3"}}, "environment variable WEBTUNE_MAX_SAMPLE"),
         ({"webtune_toml": "max_sample = 3"}, "webtune.toml"),
         ({"pyproject": "[tool.webtune]\nmax_sample = 3"}, "pyproject.toml"),
     ],
@@ -56,6 +56,31 @@ def test_a_pyproject_without_our_table_changes_nothing():
 def test_an_unknown_knob_names_its_source_and_the_nearest_knob(sources, place):
     with pytest.raises(ConfigError, match=rf"{place}: .*'max_sample'.*'max_samples'"):
         resolve(**sources)
+
+
+def test_a_variable_that_no_knob_reads_is_named_and_nothing_far_off_is_suggested():
+    with pytest.raises(ConfigError, match=r"WEBTUNE_FOO: .*'foo'; there are strategy, ") as caught:
+        resolve(environ={"WEBTUNE_FOO": "1"})
+    assert "did you mean" not in str(caught.value)
+    with pytest.raises(ConfigError, match=r"WEBTUNE_LOG: log is 'ful'.*did you mean 'full'"):
+        resolve(environ={"WEBTUNE_LOG": "ful"})
+
+
+@pytest.mark.parametrize(
+    ("sources", "place"),
+    [
+        ({"arguments": {"strategy": "fixd"}}, "argument"),
+        ({"environ": {"WEBTUNE_STRATEGY": "fixd"}}, "environment variable WEBTUNE_STRATEGY"),
+        ({"webtune_toml": 'strategy = "fixd"'}, "webtune.toml"),
+        ({"pyproject": '[tool.webtune]\nstrategy = "fixd"'}, "pyproject.toml"),
+    ],
+)
+def test_a_strategy_that_there_is_not_is_refused_where_it_was_named(sources, place):
+    known = ("adaptive", "fixed")
+    with pytest.raises(ConfigError, match=rf"^{place}: .*'fixd'.*adaptive \| fixed.*'fixed'"):
+        resolve(**sources, strategies=known)
+    assert resolve(arguments={"strategy": "fixed"}, strategies=known).strategy == "fixed"
+    assert resolve(arguments={"strategy": None}, strategies=known).strategy is None
 
 
 def test_variables_of_tests_and_build_are_no_knobs():

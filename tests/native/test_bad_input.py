@@ -213,6 +213,19 @@ def test_unknown_settings_stores_and_adapters_are_told():
         wt.open_tuner(device=object())
 
 
+def test_a_wrong_strategy_is_wrong_at_once_also_where_nothing_is_to_be_measured(tuner, args):
+    with pytest.raises(wt.ConfigError, match=r"strategy is 'fixd'; it takes adaptive \| fixed"):
+        wt.open_tuner(strategy="fixd")
+    kernel = copy_kernel()
+    tuner.tune(kernel, *args)
+    with pytest.raises(wt.UsageError, match="no strategy 'fixd'; did you mean 'fixed'"):
+        tuner.tune(kernel, *args, strategy="fixd")
+    with wt.gather(tuner) as gathered:
+        tuner.run(kernel, *args)
+    with pytest.raises(wt.UsageError, match="no strategy 'fixd'"):
+        gathered.tune(strategy="fixd")
+
+
 def test_an_unknown_strategy_names_the_known_ones(tuner, args):
     with pytest.raises(wt.UsageError, match="adaptive"):
         tuner.tune(copy_kernel(key=lambda x, y: "strategy"), *args, strategy="best")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
@@ -23,6 +23,8 @@ RESERVED_PREFIXES = ("WEBTUNE_TEST_", "WEBTUNE_BUILD_")
 TRUE = frozenset({"1", "true", "yes", "on"})
 FALSE = frozenset({"0", "false", "no", "off"})
 NOTHING = frozenset({"", "none", "default"})
+
+VARIABLE = "environment variable"
 
 Kind = Literal["int", "float", "bool", "str"]
 
@@ -269,13 +271,15 @@ def resolve(
     webtune_toml: str = "",
     environ: Mapping[str, str] | None = None,
     arguments: Mapping[str, Any] | None = None,
+    strategies: Sequence[str] = (),
 ) -> Config:
     """The configuration out of its sources; a later parameter wins over an earlier one.
 
     `pyproject` and `webtune_toml` are the texts of those files, empty where there is none.
-    `environ` may hold everything: only names that start with WEBTUNE_ are read. Raises
-    `ConfigError` on text that is no TOML, an unknown knob (the nearest is named) or a value of
-    the wrong type.
+    `environ` may hold everything: only names that start with WEBTUNE_ are read. `strategies` are
+    the names that `strategy` may have, which nothing here knows; without them any is taken. Raises
+    `ConfigError` on text that is no TOML, an unknown knob (one that is near is named) or a value
+    that the knob does not take.
     """
     merged: dict[str, Any] = {}
     tool = _toml(pyproject, "pyproject.toml").get("tool", {})
@@ -285,12 +289,21 @@ def resolve(
     for source, values in (
         ("pyproject.toml", table),
         ("webtune.toml", _toml(webtune_toml, "webtune.toml")),
-        ("environment variable", _variables(environ or {})),
+        (VARIABLE, _variables(environ or {})),
         ("argument", arguments or {}),
     ):
         by_name = _known(values, source)
-        merged |= {name: _typed(by_name[name], given, source) for name, given in values.items()}
+        by_name["strategy"] = replace(by_name["strategy"], choices=tuple(strategies))
+        merged |= {
+            name: _typed(by_name[name], given, _place(source, name))
+            for name, given in values.items()
+        }
     return Config(**merged)
+
+
+def _place(source: str, name: str) -> str:
+    """Where a setting was given, so that it is found again."""
+    return f"{source} {PREFIX}{name.upper()}" if source == VARIABLE else source
 
 
 def _toml(text: str, source: str) -> dict[str, Any]:
@@ -326,10 +339,10 @@ def _parsed(known: Knob, text: str) -> Any:
         if known.kind == "float":
             return float(plain)
     except ValueError as error:
-        raise _wrong(known, text, f"environment variable {known.variable}") from error
+        raise _wrong(known, text, _place(VARIABLE, known.name)) from error
     if known.kind == "bool":
         if plain.lower() not in TRUE | FALSE:
-            raise _wrong(known, text, f"environment variable {known.variable}")
+            raise _wrong(known, text, _place(VARIABLE, known.name))
         return plain.lower() in TRUE
     return plain
 
@@ -338,9 +351,17 @@ def _known(names: Iterable[str], source: str) -> dict[str, Knob]:
     by_name = {each.name: each for each in knobs()}
     for name in names:
         if name not in by_name:
-            near = difflib.get_close_matches(name, by_name, n=1, cutoff=0.0)[0]
-            raise ConfigError(f"{source}: there is no setting {name!r}; did you mean {near!r}?")
+            raise ConfigError(
+                f"{_place(source, name)}: there is no setting {name!r}; {_meant(name, by_name)}"
+            )
     return by_name
+
+
+def _meant(given: Any, names: Iterable[str]) -> str:
+    """What was probably meant, or else all there is: a guess that is far off only misleads."""
+    names = tuple(names)
+    near = difflib.get_close_matches(str(given), names, n=1)
+    return f"did you mean {near[0]!r}?" if near else f"there are {', '.join(names)}"
 
 
 def _typed(known: Knob, given: Any, source: str) -> Any:
@@ -366,4 +387,6 @@ def _wrong(known: Knob, given: Any, source: str) -> ConfigError:
             "str": "text",
         }[known.kind]
     )
-    return ConfigError(f"{source}: {known.name} is {given!r}; it takes {wanted}")
+    near = difflib.get_close_matches(str(given), known.choices, n=1)
+    meant = f"; did you mean {near[0]!r}?" if near else ""
+    return ConfigError(f"{source}: {known.name} is {given!r}; it takes {wanted}{meant}")

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any
 
+from webtune import strategies
 from webtune.core.config import Config, resolve
 from webtune.errors import DeviceLost, FeatureUnavailable, HostUnavailable, UsageError
 from webtune.gpu.base import Identity
@@ -116,7 +117,7 @@ async def open_browser(
     opening = {name: settings.pop(name) for name in _OPENING if name in settings}
     sink = settings.pop("record") if callable(settings.get("record")) else None
     shipped = Bundle() if bundle is None else Bundle.given(bundle)
-    config = resolve(arguments=settings)
+    config = resolve(arguments=settings, strategies=strategies.names())
     timeout_s = config.usable_timeout_s
     chosen = choose_store(store, config)
     if bundle is not None:

@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from webtune import strategies
 from webtune.core.config import Config, resolve
 from webtune.drive import complete
 from webtune.errors import ConfigError, UsageError
@@ -82,6 +83,7 @@ def native_config(arguments: dict[str, Any], folder: Path | None = None) -> Conf
         webtune_toml=_text(here / "webtune.toml"),
         environ=os.environ,
         arguments=arguments,
+        strategies=strategies.names(),
     )
 
 

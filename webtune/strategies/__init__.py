@@ -31,9 +31,9 @@ def names() -> tuple[str, ...]:
 
 def get(name: str) -> Strategy:
     """The strategy of that name, called as `strategy(problem, config)`. `UsageError` for another
-    name, with the nearest one."""
+    name, with those there are."""
     if name not in STRATEGIES:
-        near = difflib.get_close_matches(name, STRATEGIES, n=1, cutoff=0.0)[0]
-        known = ", ".join(STRATEGIES)
-        raise UsageError(f"no strategy {name!r}; did you mean {near!r}? There are {known}")
+        near = difflib.get_close_matches(str(name), STRATEGIES, n=1)
+        meant = f"did you mean {near[0]!r}? There" if near else "there"
+        raise UsageError(f"no strategy {name!r}; {meant} are {', '.join(STRATEGIES)}")
     return STRATEGIES[name]
