@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shutil
 import sys
+import textwrap
 import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -24,12 +25,14 @@ __all__ = [
     "between",
     "candidate_table",
     "candidate_text",
+    "counted",
     "duration",
     "explain_table",
     "factor",
     "headline",
     "rate",
     "spread",
+    "wrapped",
 ]
 
 _UNITS = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "µs"), (1, "ns"))
@@ -81,6 +84,12 @@ def rate(flops: float | None, nbytes: float | None, time_ns: float | None) -> st
     if flops and flops >= (nbytes or 0):
         return f"{_three_digits(flops / time_ns)} GFLOP/s"
     return f"{_three_digits((nbytes or 0) / time_ns)} GB/s"
+
+
+def counted(count: int, what: str) -> str:
+    """A count with its noun: `1 pick`, `2 picks`, `2 launches`."""
+    plural = "es" if what.endswith(("ch", "sh", "s", "x")) else "s"
+    return f"{count} {what}{plural * (count != 1)}"
 
 
 def _ends(interval: Interval | tuple[int, int]) -> tuple[int, int]:
@@ -144,13 +153,17 @@ class Table:
     def stacked(self, width: int) -> list[str]:
         """The rows for `width` columns that cannot hold them side by side: each begins a line of
         its own, and its other cells follow under their headers' names. No cell is broken that
-        fits a line."""
+        fits a line, and no word of a longer one."""
         heads = [column.removeprefix(">") for column in self.columns]
         lines = []
         for row in self.rows:
-            lines.append(row[0])
-            told = [f"{head} {cell}" for head, cell in zip(heads, row, strict=True) if cell]
-            lines += _flowing([each for each in told[1:] if not each.endswith(_NOTHING)], width)
+            # A number tells two rows apart, but not what they are about.
+            lead = 2 if row[0].isdigit() and len(row) > 1 else 1
+            lines += wrapped("  ".join(row[:lead]), width, "  ")
+            told = list(zip(heads, row, strict=True))[lead:]
+            lines += _flowing(
+                [f"{h} {cell}" for h, cell in told if cell not in ("", _NOTHING)], width
+            )
         return lines
 
     def show(self, stream: TextIO | None = None) -> None:
@@ -166,8 +179,9 @@ class Table:
         if max(map(cell_width, self.plain().splitlines())) <= width:
             print(self.plain(), file=stream)
             return
-        for line in filter(None, (self.title, *self.stacked(width), *self.notes)):
-            print(line, file=stream)
+        told = [self.title] if self.title else []
+        lines = [*_flowed(told, width), *self.stacked(width), *_flowed(self.notes, width)]
+        print("\n".join(lines), file=stream)
 
     def _fits(self, width: int) -> bool:
         """Whether the short columns fit whole, so that only long texts are broken."""
@@ -208,11 +222,29 @@ def _flowing(parts: Sequence[str], width: int) -> list[str]:
     for part in parts:
         longer = f"{line}   {part}" if line else part
         if line and cell_width(longer) + 4 > width:
-            lines.append(f"    {line}")
+            lines += wrapped(f"    {line}", width, "      ")
             line = part
         else:
             line = longer
-    return [*lines, f"    {line}"] if line else lines
+    return [*lines, *wrapped(f"    {line}", width, "      ")] if line else lines
+
+
+def _flowed(texts: Sequence[str], width: int) -> list[str]:
+    return [line for text in texts for line in wrapped(text, width, "  ")]
+
+
+def wrapped(text: str, width: int, indent: str = "") -> list[str]:
+    """A text in lines of at most `width` columns, broken between words only; those after the first
+    begin with `indent`."""
+    if cell_width(text) <= width:
+        return [text]
+    return textwrap.wrap(
+        text,
+        width,
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def cell_width(text: str) -> int:
@@ -242,8 +274,7 @@ def candidate_table(report: TuneReport) -> Table:
             between(same[0].interval_ns) if len(same[0].samples_ns) > 1 else _NOTHING,
             factor(same[0].time_ns, best_ns),
             str(len(same[0].samples_ns)) if same[0].samples_ns else _NOTHING,
-            same[0].status,
-            first_line(same[0].reason),
+            *_verdict(same[0]),
         )
         for same in _alike(ordered)
     )
@@ -269,6 +300,17 @@ def _alike(ordered: Sequence[CandidateReport]) -> Iterator[list[CandidateReport]
             yield from ([one] for one in same)
 
 
+def _verdict(one: CandidateReport) -> tuple[str, str]:
+    """What became of a candidate, and why."""
+    if _untried(one):
+        return "not tuned yet", ""
+    return one.status, first_line(one.reason)
+
+
+def _untried(one: CandidateReport) -> bool:
+    return one.status == "skipped" and one.reason in ("", "not tuned yet")
+
+
 def _together(same: Sequence[CandidateReport]) -> str:
     first = candidate_text(same[0])
     return first if len(same) == 1 else f"{first} and {len(same) - 1} more"
@@ -289,7 +331,7 @@ def headline(report: TuneReport) -> str:
     """One line: which problem, who won, how sure, and where that comes from."""
     where = f"{report.name} {report.key}"
     if report.winner is None:
-        untried = all(one.status == "skipped" for one in report.results)
+        untried = all(map(_untried, report.results))
         return f"{where}: {'not tuned yet' if untried else 'no candidate could be taken'}"
     best = candidate_text(report.winner)
     if report.source == "single":
@@ -302,27 +344,29 @@ def headline(report: TuneReport) -> str:
     return f"{where}: {best} in {took}" + (f", {speed}" if speed != _NOTHING else "")
 
 
-def _notes(report: TuneReport) -> tuple[str, ...]:
+def _tally(report: TuneReport) -> str:
+    candidates = counted(len(report.results), "candidate")
     counts = report.counts()
-    tally = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
-    notes = (
-        [f"{len(report.results)} candidate{'s' * (len(report.results) != 1)}: {tally}."]
-        if tally
-        else []
-    )
+    untried = sum(map(_untried, report.results))
+    counts["skipped"] -= untried
+    told = {**counts, "not tuned yet": untried}
+    return f"{candidates}: {', '.join(f'{n} {what}' for what, n in told.items() if n)}."
+
+
+def _notes(report: TuneReport) -> tuple[str, ...]:
+    notes = [_tally(report)] if report.results else []
     if report.achieved is not None:
         enough = f"; at {duration(report.limit_ns)} it is fast enough" if report.limit_ns else ""
         notes.append(f"It reaches {report.achieved:.0%} of this device's roofline{enough}.")
     if report.ties:
-        rule = f" Tie rule: {report.tie_rule.rstrip('.')}." if report.tie_rule else ""
         some = "; ".join(report.ties[:_TIES_TOLD])
         more = len(report.ties) - _TIES_TOLD
         some += f" and {more} more" if more > 0 else ""
-        notes.append(f"Not to be told from the winner: {some}.{rule}")
+        notes.append(f"Not to be told from the winner: {some}. Any of them would do.")
     if report.strategy and report.source != "single":
         origin = "From the store, tuned" if report.source == "store" else "Tuned"
         sure = f", {report.confidence:.0%} sure" if report.confidence else ""
-        cost = f"in {report.wall_s:.2f} s with {report.launches} launches"
+        cost = f"in {report.wall_s:.2f} s with {counted(report.launches, 'launch')}"
         notes.append(f"{origin} by {report.strategy} {cost}{sure}.")
     if report.clock[0]:
         kind, quantum_ns, _ = report.clock

@@ -102,7 +102,7 @@ def test_a_decision_is_told_with_its_interval_rate_ties_cost_and_clock() -> None
     assert text.startswith("saxpy [16]: WG=64 in 1.000 µs ± 1.0 %, 2.00 GFLOP/s\n")
     assert text.splitlines()[-4:] == [
         "4 candidates: 3 measured, 1 failed.",
-        "Not to be told from the winner: near. Tie rule: least digest.",
+        "Not to be told from the winner: near. Any of them would do.",
         "Tuned by adaptive in 0.25 s with 12 launches, 60% sure.",
         "On a card; timestamp clock in steps of 65.54 µs.",
     ]
@@ -170,6 +170,41 @@ def test_a_table_fits_its_terminal_and_breaks_no_short_cell(
     short = [cell for cell in row if len(cell) <= 24]
     for text in (*short, *row[2].split()):
         assert sum(text in line for line in lines) == 2
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 100])
+def test_titles_notes_and_long_cells_are_broken_between_words(
+    monkeypatch: pytest.MonkeyPatch, width: int
+) -> None:
+    monkeypatch.setenv("TERM", "dumb")
+    monkeypatch.setenv("COLUMNS", str(width))
+    sentence = "a sentence of many words that goes on past the end of any narrow terminal"
+    row = (sentence, "a" * 20, sentence)
+    table = report.Table(("one", "two", "why"), (row,), title=sentence, notes=(sentence,))
+    terminal = Terminal()
+    table.show(terminal)
+    lines = terminal.getvalue().splitlines()
+    assert max(map(len, lines)) <= width
+    assert set(" ".join(lines).split()) >= {*sentence.split(), "a" * 20}
+
+
+def test_a_number_alone_heads_no_stacked_row() -> None:
+    table = report.Table((">", "adapter", "kind"), (("0", "a card", "CPU"),))
+    assert table.stacked(40) == ["0  a card", "    kind CPU"]
+
+
+def test_a_set_that_was_never_tuned_is_not_said_to_be_skipped() -> None:
+    untried = [candidate(f"c{n}", "skipped", reason="not tuned yet") for n in range(4)]
+    text = str(TuneReport("k", "[]", None, tuple(untried), "miss"))
+    assert text.startswith("k []: not tuned yet\n")
+    assert "4 candidates: 4 not tuned yet." in text
+    assert "skipped" not in text
+
+
+def test_one_is_singular() -> None:
+    assert [report.counted(n, "pick") for n in (0, 1, 2)] == ["0 picks", "1 pick", "2 picks"]
+    assert [report.counted(n, "launch") for n in (1, 2)] == ["1 launch", "2 launches"]
+    assert "with 1 launch," in str(replace(REPORT, launches=1))
 
 
 def test_many_candidates_with_one_reason_share_a_row() -> None:
