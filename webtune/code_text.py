@@ -10,18 +10,22 @@ from __future__ import annotations
 import ast
 import dis
 import linecache
+import re
 import threading
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from types import CodeType
 from typing import Any, TypeVar
 
-__all__ = ["code_text", "names_of", "nested"]
+__all__ = ["code_text", "imports_of", "names_of", "nested"]
 
 _PARSING = threading.Lock()
 _TRIES = 5
 _LONGEST = 2_000_000
 """Characters of a file that is still parsed; a longer one was made by a program."""
+
+_FORMATTED = re.compile(r"(?<=[\w\]]\.)[A-Za-z_]\w*(?=[\w.\[\]!:]*\})")
+"""Attributes that a format string names: `{0.width}`."""
 
 T = TypeVar("T")
 
@@ -43,7 +47,24 @@ def names_of(code: CodeType) -> tuple[tuple[str, ...], frozenset[str]]:
                 reads.add(str(step.argval))
             elif step.opname in ("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR"):
                 attributes.add(str(step.argval))
+        if "format" in attributes:
+            texts = [value for value in each.co_consts if isinstance(value, str)]
+            attributes.update(*(_FORMATTED.findall(text) for text in texts))
     return tuple(sorted(reads)), frozenset(attributes)
+
+
+@lru_cache(maxsize=4096)
+def imports_of(code: CodeType) -> tuple[str, ...]:
+    """The modules that code imports when it runs, sorted; relative ones with their dots."""
+    found: set[str] = set()
+    for each in nested(code):
+        steps = list(dis.get_instructions(each))
+        for place, step in enumerate(steps):
+            if step.opname == "IMPORT_NAME" and place >= 2:
+                level = steps[place - 2].argval
+                dots = "." * level if isinstance(level, int) else ""
+                found.add(f"{dots}{step.argval}")
+    return tuple(sorted(found))
 
 
 def nested(code: CodeType) -> Iterator[CodeType]:

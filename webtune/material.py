@@ -11,10 +11,11 @@ import hashlib
 import os
 import re
 import sys
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from functools import cached_property, partial
+from importlib.util import find_spec, resolve_name
 from inspect import getattr_static
 from types import (
     BuiltinFunctionType,
@@ -28,7 +29,7 @@ from types import (
 )
 from typing import Any
 
-from webtune.code_text import code_text, names_of
+from webtune.code_text import code_text, imports_of, names_of
 from webtune.known import is_acting, is_foreign, kind_of, package_of
 
 __all__ = ["material"]
@@ -57,6 +58,14 @@ _LIVE = frozenset({"handle", "owner"})
 """Attributes of a buffer that are of this process."""
 _REFLECTING = frozenset({"__dict__", "asdict", "astuple", "getattr", "vars"})
 """Code that names one of these may read any attribute."""
+_GENERATED = frozenset(
+    f"__{name}__"
+    for name in (
+        *("delattr", "eq", "ge", "getnewargs", "getstate", "gt", "hash", "init", "le", "lt", "new"),
+        *("replace", "repr", "setattr", "setstate"),
+    )
+)
+"""Methods that a dataclass or a named tuple is given; its fields say all that they say."""
 _READING = frozenset(
     {
         "__add__",
@@ -80,7 +89,7 @@ _READING = frozenset(
         "__str__",
     }
 )
-"""Methods that code calls without naming them."""
+"""Methods that code calls without naming them, and that may read any state."""
 _WHOLE = _READING - {"__post_init__"}
 """A class that has one of these may read all its state in it."""
 _PARTS = ("name", "source", "_constants", "_workgroups")
@@ -152,7 +161,11 @@ class _Walk:
             return self._enum(value) if isinstance(value, Enum) else _short(repr(value))
         for types, render in _RENDER:
             if isinstance(value, types):
-                return render(self, value)
+                kind = type(value)
+                own = isinstance(value, _CONTAINERS) and not self._by_name(kind.__module__)
+                return (
+                    f"{render(self, value)} of {self.value(kind)}" if own else render(self, value)
+                )
         if isinstance(value, Mapping) and not is_acting(value):
             return f"{kind_of(value)}{self._pairs(value.items())}"
         plain = _scalar_or_array(self, value)
@@ -169,7 +182,9 @@ class _Walk:
     # -- plain things --------------------------------------------------------------------------
 
     def _enum(self, value: Enum) -> str:
-        return f"{type(value).__name__}.{value.name}={self.value(value.value)}"
+        kind = type(value)
+        told = f"{kind.__name__}.{value.name}={self.value(value.value)}"
+        return told if self._by_name(kind.__module__) else f"{told} of {self.value(kind)}"
 
     def _number(self, value: Any) -> str:
         for base in (bool, int, float, complex, str, bytes):
@@ -196,7 +211,10 @@ class _Walk:
 
     def _mapping(self, value: Mapping[Any, Any]) -> str:
         with _Open(self, value) as again:
-            return "{…}" if again else self._pairs(value.items())
+            if again:
+                return "{…}"
+            made = f"{self.value(value.default_factory)}" if isinstance(value, defaultdict) else ""
+            return made + self._pairs(value.items())
 
     def _pairs(self, items: Iterable[tuple[Any, Any]]) -> str:
         return f"{{{','.join([f'{self.value(k)}:{self.value(v)}' for k, v in list(items)])}}}"
@@ -231,7 +249,25 @@ class _Walk:
         for name, each in sorted((function.__kwdefaults__ or {}).items()):
             parts.append(f"{name}*={self.value(each)}")
         parts += self._state(vars(function))
+        registry = vars(function).get("registry")
+        if isinstance(registry, MappingProxyType):  # of functools.singledispatch
+            parts.append(self._pairs(registry.items()))
+        for name in imports_of(code):
+            parts.append(f"import {self._imported(name, function.__globals__)}")
         return "\n".join(parts)
+
+    def _imported(self, name: str, space: Mapping[str, Any]) -> str:
+        """A module that is imported when the code runs, by its file's text: whether it is loaded
+        by now is chance."""
+        whole = name if name[0] != "." else resolve_name(name, str(space.get("__package__")))
+        if self._by_name(whole):
+            return whole
+        spec = find_spec(whole)
+        origin = spec.origin if spec is not None and spec.has_location else None
+        if origin is None or not origin.endswith(".py"):
+            return whole
+        with open(origin, "rb") as file:
+            return f"{whole}={_digest(file.read())}"
 
     def _method(self, method: MethodType) -> str:
         return f"{self.value(method.__func__)} of {self.value(method.__self__)}"
@@ -280,24 +316,36 @@ class _Walk:
         that has attributes of its `own`, without those and without what made it."""
         found = []
         self.chose = True
-        made = {"__init__", "__post_init__"}
-        names = self.names | _READING
-        for name in sorted(names | made if own is None else names - made):
-            holder = next((k for k in kind.__mro__ if name in vars(k)), None)
-            if holder is None or name in (own or {}) or self._by_name(holder.__module__):
-                continue
-            value = vars(holder)[name]
-            slot = isinstance(value, GetSetDescriptorType | MemberDescriptorType)
-            # A dataclass's fields say all that its own __init__ says.
-            if not slot and (name != "__init__" or "__dataclass_fields__" not in vars(holder)):
-                found.append(f"{name}={self.value(value)}")
+        made = {"__init__", "__new__", "__post_init__"}
+        holders = [k for k in kind.__mro__ if not self._by_name(k.__module__)]
+        names = self.names.union(made, *map(_special, holders))
+        for name in sorted(names if own is None else names - made - own.keys()):
+            # All of them, since a method may call the one that it stands for.
+            for value in [vars(holder)[name] for holder in holders if name in vars(holder)]:
+                if not self._is_given(kind, name, value):
+                    found.append(f"{name}={self.value(value)}")
+        if type(kind) is not type and not self._by_name(type(kind).__module__):
+            found.append(f"made by {self.value(type(kind))}")
         if own is None and issubclass(kind, Enum):
             found += [self._enum(each) for each in kind]
         fields = getattr_static(kind, "__dataclass_fields__", {}) if own is None else {}
         for name, field in fields.items():
             default = (self.value(field.default), self.value(field.default_factory))
             found.append(f"{name}?={default}")
+        if own is None and "_field_defaults" in vars(kind):
+            found.append(f"{kind._fields}?={self._pairs(kind._field_defaults.items())}")  # type: ignore[attr-defined]
         return found
+
+    def _is_given(self, kind: type, name: str, value: Any) -> bool:
+        """Whether a member of a class is not of its author: a slot, or a method that the library
+        put there, which differs from one version of Python to the next."""
+        if isinstance(value, GetSetDescriptorType | MemberDescriptorType):
+            return True
+        if not isinstance(value, FunctionType) or name[:2] != "__":
+            return False
+        records = hasattr(kind, "__dataclass_fields__") or hasattr(kind, "_field_defaults")
+        generated = name in _GENERATED and value.__code__.co_filename.startswith("<string")
+        return (records and generated) or self._by_name(value.__module__)
 
     def _instance(self, value: Any) -> str:
         kind = type(value)
@@ -316,6 +364,10 @@ class _Walk:
         name = getattr_static(value, "__name__", None)
         if name is not None and self._by_name(getattr(value, "__module__", "")):
             return f"{value.__module__}.{getattr(value, '__qualname__', value.__name__)}"
+        if package in ("operator", "_operator"):
+            _, given = value.__reduce__()[:2]
+            self.names.update(*(str(each).split(".") for each in given))
+            return f"{kind_of(value)}({self.value(given)})"
         if hasattr(value, "__wrapped__"):
             return f"{kind_of(value)}({self.value(value.__wrapped__)})"
         acting = is_acting(value)
@@ -365,6 +417,8 @@ class _Open:
             self.walk.open.discard(self.key)
 
 
+_CONTAINERS = (list, tuple, deque, set, frozenset, dict, bool, int, float, complex, str, bytes)
+"""What a class of the user's may be derived from: its methods count beside the content."""
 _PLAIN = (bool, int, float, complex, str, bytes, type(...), range, slice)
 _RENDER: tuple[tuple[Any, Callable[[_Walk, Any], str]], ...] = (
     (FunctionType, _Walk._helper),
@@ -398,6 +452,17 @@ def _scalar_or_array(walk: _Walk, value: Any) -> str | None:
     if value.nbytes > MOST_ARRAY_BYTES:
         return head
     return f"{head}:{_digest(value.tobytes())}"
+
+
+def _special(kind: type) -> list[str]:
+    """The special methods that a class defines itself: code calls them without naming them."""
+    return [
+        name
+        for name, value in vars(kind).items()
+        if name[:2] == name[-2:] == "__"
+        and "annotate" not in name
+        and isinstance(value, FunctionType | property | staticmethod | classmethod)
+    ]
 
 
 def _attributes(value: Any) -> dict[str, Any]:

@@ -128,12 +128,13 @@ class TunableSet:
 
         def add(function: Callable[..., None]) -> Callable[..., None]:
             self._learn_arguments(function, 1 if params is None else 2)
-            text = material(function)
             points: Iterable[Params] = [Params({})] if params is None else params
             attached = attached_groups(self.name, groups)
             needs = frozenset([requires] if isinstance(requires, str) else requires)
 
             def build() -> Iterator[Tunable]:
+                # Not before: what the function names may be defined below it.
+                text = material(function)
                 for point in points:
                     yield Tunable(
                         name=f"{name}({point})" if params is not None else name,

@@ -382,6 +382,145 @@ def test_a_source_that_is_newer_than_the_code_is_not_taken_for_it(tmp_path):
     assert "3.0" not in text
 
 
+WIDTHS = {
+    "a base's method through super()": """
+class B:
+    def w(self): return 32
+class C(B):
+    def w(self): return super().w()
+c = C()
+def f(): return c.w()
+""",
+    "a base's __init__ through super()": """
+class B:
+    def __init__(self): self.a = 32
+class C(B):
+    def __init__(self): super().__init__()
+def f(): return C().a
+""",
+    "a named tuple's default": """
+import typing
+class T(typing.NamedTuple):
+    w: int = 32
+def f(): return T().w
+""",
+    "a named tuple's method": """
+import typing
+class T(typing.NamedTuple):
+    n: int = 1
+    def w(self): return 32 * self.n
+t = T()
+def f(): return t.w()
+""",
+    "an enum member's method": """
+import enum
+class E(enum.Enum):
+    A = 1
+    def w(self): return 32 * self.value
+e = E.A
+def f(): return e.w()
+""",
+    "an operator": """
+class D:
+    def __floordiv__(self, other): return 32
+d = D()
+def f(): return d // 1
+""",
+    "a context manager": """
+class H:
+    def __enter__(self): return 32
+    def __exit__(self, *a): pass
+def f():
+    with H() as x: return x
+""",
+    "__new__": """
+class H:
+    def __new__(cls): return 32
+def f(): return H()
+""",
+    "a single dispatch": """
+import functools
+@functools.singledispatch
+def h(x): return 1
+@h.register
+def _(x: int): return 32
+def f(): return h(1)
+""",
+    "a dictionary's method": """
+class D(dict):
+    def w(self): return 32
+d = D()
+def f(): return d.w()
+""",
+    "a default's factory": """
+import collections
+d = collections.defaultdict(lambda: 32)
+def f(): return d['x']
+""",
+    "a method caller": """
+import operator
+class C:
+    def w(self): return 32
+c = C()
+g = operator.methodcaller('w')
+def f(): return g(c)
+""",
+    "a metaclass": """
+class M(type):
+    @property
+    def w(cls): return 32
+class C(metaclass=M): pass
+def f(): return C.w
+""",
+    "a format string": """
+class C: w = 32
+c = C()
+def f(): return int('{0.w}'.format(c))
+""",
+    "what is defined below": """
+def f(): return h()
+def h(): return WIDTH
+WIDTH = 32
+""",
+}
+
+
+@pytest.mark.parametrize("kind", WIDTHS)
+def test_an_edit_counts_however_the_code_reaches_it(tmp_path, kind):
+    module = load(tmp_path, WIDTHS[kind])
+    text = material(module.f)
+    assert module.f() == 32
+    assert material(load(tmp_path, WIDTHS[kind]).f) == text
+    edited = load(tmp_path, WIDTHS[kind].replace("32", "64"))
+    assert edited.f() == 64
+    assert material(edited.f) != text
+
+
+def test_a_module_that_is_imported_in_the_function_counts(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    module = load(tmp_path, "def f():\n    from width_of_it import WIDTH\n    return WIDTH\n")
+    (tmp_path / "width_of_it.py").write_text("WIDTH = 32\n", encoding="utf-8")
+    text = material(module.f)
+    assert module.f() == 32
+    assert material(module.f) == text
+    (tmp_path / "width_of_it.py").write_text("WIDTH = 64\n", encoding="utf-8")
+    assert material(module.f) != text
+
+
+def test_what_is_defined_below_a_candidate_is_part_of_the_set(tmp_path):
+    text = """
+import webtune as wt
+ops = wt.TunableSet("late")
+@ops.tunable("a")
+def a(rec, y): rec.dispatch(make(), [y], 1)
+def make(): return str(WIDTH)
+WIDTH = 32
+"""
+    before = load(tmp_path, text).ops.fingerprint
+    assert load(tmp_path, text).ops.fingerprint == before
+    assert load(tmp_path, text.replace("32", "64")).ops.fingerprint != before
+
+
 def test_an_ordinary_function_takes_less_than_a_millisecond():
     sizes = {"tile": (8, 8), "unroll": [1, 2, 4]}
     function = lambda p, x: x.size // (p.WG * sizes["tile"][0])  # noqa: E731
