@@ -58,8 +58,8 @@ class AllClose:
         atol: float | None = None,
     ) -> None:
         for name, value in (("rtol", rtol), ("atol", atol)):
-            if value is not None and not value >= 0:
-                raise UsageError(f"{name}={value!r}: a tolerance is a number of at least 0")
+            if value is not None and not 0 <= value < math.inf:
+                raise UsageError(f"{name}={value!r}: a tolerance is a finite number of at least 0")
         if reference is not None and not callable(reference):
             raise UsageError(
                 "reference= must be a function of the kernel's arguments that returns the expected "
@@ -152,6 +152,11 @@ class PreparedCheck:
                 f"called with host arrays ({shapes})"
             ) from error
         named = _by_name(self._set_name, answer, slots)
+        if all(named.get(slot.name) is None for slot in slots):
+            raise UsageError(
+                f"{self._set_name}: the reference returned None for all that the candidates write, "
+                "so that no answer is checked; return what at least one of them must hold"
+            )
         return {
             slot.name: _flat(self._set_name, slot, named[slot.name])
             for slot in slots

@@ -21,6 +21,7 @@ from webtune.errors import (
     KernelError,
     LaunchError,
     Reject,
+    UsageError,
     WebtuneError,
 )
 from webtune.gpu.base import Copy, Device
@@ -223,6 +224,16 @@ class Session:
 
         recorded = self._launcher.record(Tunable("evict", Params({}), "evict", record), args)
         self._recorded[-1] = recorded
+        made = {id(handle) for handle in self._made}
+        for place, arg in enumerate(args):
+            if not isinstance(arg, Buffer) or id(arg.handle) in made:
+                continue
+            for dispatch in recorded.dispatches:
+                if any(b.handle is arg.handle and b.kind == "storage" for b in dispatch.bindings):
+                    raise UsageError(
+                        f"{self._set.name}: evict= writes {self._set.argument_name(place)}, which "
+                        "is the caller's and not a copy; give it a buffer of its own to write"
+                    )
         return recorded
 
     # -- candidates -------------------------------------------------------------------------

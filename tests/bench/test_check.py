@@ -245,7 +245,7 @@ def test_given_tolerances_are_kept() -> None:
     assert one(gives(10, 10), "i32", n=2, rtol=0.5).writes([11, 9]) is not None
 
 
-@pytest.mark.parametrize("value", [-1.0, NAN])
+@pytest.mark.parametrize("value", [float("inf"), -1.0, NAN])
 def test_a_negative_tolerance_is_refused(value: float) -> None:
     with pytest.raises(UsageError):
         AllClose(rtol=value)
@@ -320,6 +320,8 @@ def test_a_reference_may_name_outputs_or_list_them() -> None:
         ([1, 2, 3], r"shape \[3\], the argument has \[4\]"),
         ({"z": [1]}, "returned z; the candidates write y"),
         ({}, "empty dict"),
+        ((None,), "no answer is checked"),
+        ({"y": None}, "no answer is checked"),
         (([1], [2]), "returned 2 arrays, the candidates write 1"),
     ],
 )

@@ -101,6 +101,36 @@ def test_the_evictor_runs_before_every_sample(make, opened):
     assert all(shot.evict is not None and shot.evict.label == "evict" for shot in device.shots)
 
 
+READ_AND_WRITE = """
+@group(0) @binding(0) var<storage, read> x: array<f32>;
+@group(0) @binding(1) var<storage, read_write> y: array<f32>;
+override WG: u32;
+@compute @workgroup_size(WG) fn main() { y[0] = x[0]; }
+"""
+FILL = """
+@group(0) @binding(0) var<storage, read_write> b: array<f32>;
+@compute @workgroup_size(64) fn main() { b[0] = 7.0; }
+"""
+
+
+def test_an_evictor_never_writes_a_buffer_of_the_caller(opened):
+    tuner = opened(ScriptedDevice())
+
+    def tuned(place):
+        kernel = wt.Kernel(
+            f"evicted {place}",
+            source=READ_AND_WRITE,
+            params=wt.grid(WG=[32, 64]),
+            workgroups=1,
+            evict=lambda rec, *args: rec.dispatch(FILL, [args[place]], 1),
+        )
+        return tuner.tune(kernel, tuner.empty(4, "f32"), tuner.empty(4, "f32"))
+
+    with pytest.raises(wt.UsageError, match="evict= writes x, which is the caller's"):
+        tuned(0)
+    assert tuned(1).winner is not None  # of y a tune has its own copy
+
+
 def test_a_tune_that_measured_nothing_decides_in_memory_and_is_never_stored(make, opened, tmp_path):
     device = ScriptedDevice(clock=ScriptedClock(zero_every=1))
     tuner = opened(device, store=tmp_path)
