@@ -278,19 +278,22 @@ class ScriptedDevice:
         self._spans += 1
         if self.script.kind == "wall":
             spans = []
+            launched_ns = -self.now_ns
             for repeat in (shot.repeat, 2 * shot.repeat):
                 begin_ns = self.now_ns
                 jitter_ns = abs(self._random.gauss(0.0, self.script.jitter_ns))
                 self.now_ns += self._run(program, repeat) + self._latency_ns + round(jitter_ns)
                 spans.append(self.script.span_ns(begin_ns, self.now_ns, self._spans))
             elapsed_ns = spans[1] - spans[0]
+            launched_ns += self.now_ns
         else:
+            launched_ns = 0
             # The phase of a stamp within its quantum is chance.
             self.now_ns += self._random.randrange(max(1, self.script.quantum_ns))
             begin_ns = self.now_ns
             self.now_ns += self._run(program, shot.repeat)
             elapsed_ns = self.script.span_ns(begin_ns, self.now_ns, self._spans)
-        return Span(elapsed_ns, shot.repeat, 0), started_ns
+        return Span(elapsed_ns, shot.repeat, 0, launched_ns), started_ns
 
     def _launch(self, program: ScriptedProgram) -> None:
         self._alive()

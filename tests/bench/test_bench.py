@@ -252,8 +252,8 @@ def test_the_bound_of_a_swallowed_difference_is_never_below_the_truth() -> None:
         def span_ns(self, begin_ns: int, end_ns: int, count: int) -> int:
             return begin_ns - end_ns
 
-    device = ScriptedDevice({"k0": 40_000}, clock=Backward(kind="wall"))
-    (reading,) = ask(bench_of(device), (0, 1, 5))
+    device = ScriptedDevice({"k0": 40_000, "evict": 90_000_000}, clock=Backward(kind="wall"))
+    (reading,) = ask(bench_of(device, evict=[dispatch("evict")]), (0, 1, 5))
     assert reading.failure is None
     assert all(40_000 <= ns < 200_000 for ns in reading.durations_ns)
 

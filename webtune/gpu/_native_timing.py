@@ -170,7 +170,7 @@ class WallTimer:
         self._prepare(shot)
         twice_ns = self._launch_ns(shot.program, 2 * shot.repeat)
         wall_ns = time.perf_counter_ns() - started_ns
-        return Span(twice_ns - once_ns, shot.repeat, wall_ns)
+        return Span(twice_ns - once_ns, shot.repeat, wall_ns, once_ns + twice_ns)
 
     def _prepare(self, shot: Shot) -> None:
         if not shot.before and shot.evict is None:

@@ -106,11 +106,14 @@ class Shot:
 class Span:
     """What the clock said about one shot. `elapsed_ns` covers `repeat` executions and may be
     anything (zero, negative, absurd): the bench judges it, not the device. `wall_ns` is an upper
-    bound by the host's clock: from before the shot was submitted until its result was there."""
+    bound by the host's clock: from before the shot was submitted until its result was there.
+    `launched_ns` is of a wall clock: its two launches together, of N and of 2N executions, without
+    what was done before each."""
 
     elapsed_ns: int
     repeat: int
     wall_ns: int
+    launched_ns: int = 0
 
 
 class Device(Protocol):

@@ -335,7 +335,8 @@ class BrowserDevice:
         for shot in shots:
             once_ns, _ = await self._take(shot, shot.repeat, 0, apart=True)
             twice_ns, whole_ns = await self._take(shot, 2 * shot.repeat, 0, apart=True)
-            spans.append(Span(twice_ns - once_ns, shot.repeat, whole_ns))
+            launched_ns = once_ns + twice_ns
+            spans.append(Span(twice_ns - once_ns, shot.repeat, whole_ns, launched_ns))
         await self.drain()
         return spans
 

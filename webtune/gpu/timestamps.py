@@ -70,15 +70,15 @@ def span_fault(span: Span, clock: Clock) -> str | None:
 def swallowed_by_noise(span: Span, clock: Clock) -> bool:
     """Whether `span` is a difference of wall times that came out at nothing or below, although
     the host's clock ran as it should."""
-    ran = span.repeat >= 1 and 0 < span.wall_ns < ABSURD_NS
+    ran = span.repeat >= 1 and 0 < span.launched_ns < ABSURD_NS
     return clock.kind == "wall" and ran and span.elapsed_ns <= 0
 
 
 def wall_bound(span: Span) -> Span:
     """What a difference that noise swallowed still says: its executions, N in one launch and 2N
-    in another, took no longer than the wall time around both. An upper bound, overhead included,
-    so that no candidate gains by it."""
-    return replace(span, elapsed_ns=max(1, math.ceil(span.wall_ns / 3)))
+    in another, took no longer than both launches. An upper bound, overhead included, so that no
+    candidate gains by it."""
+    return replace(span, elapsed_ns=max(1, math.ceil(span.launched_ns / 3)))
 
 
 def estimate_quantum_ticks(readings: Sequence[int]) -> int:
