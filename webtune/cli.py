@@ -99,16 +99,26 @@ def _add_cache(cache: argparse.ArgumentParser) -> None:
         parser.set_defaults(act=_command("cache", function))
         if selects:
             parser.add_argument("--kernel", dest="name", metavar="NAME", help="of this kernel")
-            parser.add_argument("--key", metavar="JSON", help="of this key")
+            parser.add_argument(
+                "--key", metavar="JSON", help="of this key, such as '[1024,1024]'; spaces are free"
+            )
             parser.add_argument("--environment", metavar="NAME", help="of this environment")
             parser.add_argument("--hardware", metavar="TEXT", help="part of a name, or a digest")
         return parser
 
-    _json(word("list", "listing", "one line a pick", selects=True))
-    _json(word("show", "show", "all that is remembered of picks", selects=True))
+    def kernel(parser: argparse.ArgumentParser, everything: str) -> None:
+        parser.add_argument("word", nargs="?", metavar="KERNEL", help="of this kernel, as --kernel")
+        parser.add_argument("--all", action="store_true", help=everything)
+
+    for name, function, text in (
+        ("list", "listing", "one line a pick"),
+        ("show", "show", "all that is remembered of picks"),
+    ):
+        parser = word(name, function, text, selects=True)
+        kernel(parser, "the measured peaks of devices too")
+        _json(parser)
     word("path", "path", "where the picks lie", selects=False)
-    purge = word("purge", "forget", "forget picks", selects=True)
-    purge.add_argument("--all", action="store_true", help="forget everything")
+    kernel(word("purge", "forget", "forget picks", selects=True), "forget everything")
     export = word("export", "export", "write picks as one JSON document", selects=True)
     export.add_argument("file", nargs="?", default="-", help="a file, or - for standard output")
     entry = word("import", "import_", "merge documents into the store", selects=False)

@@ -5,8 +5,11 @@ A candidate's failure is a value (`Failure`); a caller's or a host's failure is 
 
 from __future__ import annotations
 
+import sys
+import warnings
 from dataclasses import dataclass
 from enum import StrEnum
+from types import FrameType
 
 
 class FailureKind(StrEnum):
@@ -101,6 +104,23 @@ class NoValidKernel(WebtuneError, RuntimeError):
     def __init__(self, message: str, failures: dict[str, Failure]) -> None:
         super().__init__(message)
         self.failures = failures
+
+
+def reason_of(error: BaseException) -> str:
+    """Why the system refused, without the path and the number that its errors repeat."""
+    return str(getattr(error, "strerror", None) or error)
+
+
+def warn(warning: Warning) -> None:
+    """Warn of the line that called into webtune, however deep inside the reason was met."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and _is_ours(frame):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(warning, stacklevel=level)
+
+
+def _is_ours(frame: FrameType) -> bool:
+    return str(frame.f_globals.get("__name__")).partition(".")[0] == __name__.partition(".")[0]
 
 
 class StoreWarning(UserWarning):

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 
-from webtune.report import candidate_table, headline
+from webtune.report import candidate_table, counted, headline
 from webtune.results import TuneReport
 
 __all__ = ["began", "decided", "failed", "logger"]
@@ -24,7 +24,8 @@ logger.addHandler(logging.NullHandler())
 def began(level: str, name: str, key: str, strategy: str, candidates: int) -> None:
     """A tune begins."""
     if level != "disabled":
-        logger.info("%s %s: tuning %d candidates by %s", name, key, candidates, strategy)
+        told = counted(candidates, "candidate")
+        logger.info("%s %s: tuning %s by %s", name, key, told, strategy)
 
 
 def decided(level: str, report: TuneReport) -> None:

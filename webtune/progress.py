@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Any, TextIO
 
 from webtune.bench import Progress
-from webtune.report import duration
+from webtune.report import counted, duration
 
 __all__ = ["Tally", "shown"]
 
@@ -48,7 +48,7 @@ class Tally:
 
     def text(self) -> str:
         """`12/48 tried, 96 launches, 3 out, best 1.234 ms`."""
-        parts = [f"{self.met}/{self.total} tried", f"{self.launches} launches"]
+        parts = [f"{self.met}/{self.total} tried", counted(self.launches, "launch")]
         if self.failed:
             parts.append(f"{self.failed} out")
         if self.best_ns is not None:
@@ -87,7 +87,7 @@ class _Lines:
         self._tally.add(event)
         now_s = time.monotonic()
         if self._said_s is None:
-            self._say(f"tuning {self._tally.total} candidates")
+            self._say(f"tuning {counted(self._tally.total, 'candidate')}")
         elif now_s - self._said_s >= _LINES_EVERY_S:
             self._say(self._tally.text())
         else:

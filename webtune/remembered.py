@@ -5,7 +5,6 @@ Memory first, then the store; a guess is never stored, and what is told of a tun
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +16,7 @@ from webtune.core.model import Hit, LookUp
 from webtune.core.peaks import Peaks
 from webtune.core.records import Record
 from webtune.decisions import index_of_winner, make_record, no_valid_kernel
-from webtune.errors import DeviceLost, TuneWarning
+from webtune.errors import DeviceLost, TuneWarning, warn
 from webtune.gpu.base import Device
 from webtune.host import Host
 from webtune.problem import Problem, Problems
@@ -167,7 +166,7 @@ class Remembered:
         except Exception as error:
             # What is told of a tune must not undo it.
             text = f"{problem.tunables.name}: its decision could not be recorded: {error}"
-            warnings.warn(text, TuneWarning, stacklevel=2)
+            warn(TuneWarning(text))
 
     def _decision(
         self,

@@ -14,7 +14,7 @@ from typing import Any
 from webtune.core.model import Outcome
 from webtune.core.plan import Plan
 from webtune.core.records import Record
-from webtune.errors import UsageError
+from webtune.errors import UsageError, reason_of
 from webtune.gpu.base import Device
 from webtune.store.base import Address
 from webtune.tunable import TunableSet
@@ -45,7 +45,7 @@ def open_sink(target: Any) -> Sink | None:
         with open(target, "a", encoding="utf-8"):
             pass
     except (OSError, TypeError) as error:
-        raise UsageError(f"record={target!r} cannot be written: {error}") from error
+        raise UsageError(f"record={target!r} cannot be written: {reason_of(error)}") from error
 
     def append(document: dict[str, Any]) -> None:
         # One write a line, so that processes that share the file do not mix lines.

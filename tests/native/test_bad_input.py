@@ -202,6 +202,16 @@ def test_a_read_only_cache_folder_is_one_warning_and_memory(tmp_path):
     assert len(caught) == 1
 
 
+def test_the_warning_of_a_store_points_at_the_line_that_opened_the_tuner(tmp_path):
+    blocked = tmp_path / "blocked"
+    blocked.write_text("a file where the folder should be")
+    with pytest.warns(wt.StoreWarning) as caught:
+        wt.open_tuner(store=blocked).close()
+    assert caught[0].filename == __file__
+    assert str(caught[0].message).count(str(blocked)) == 1
+    assert "Errno" not in str(caught[0].message)
+
+
 def test_unknown_settings_stores_and_adapters_are_told():
     with pytest.raises(wt.ConfigError, match="did you mean 'strategy'"):
         wt.open_tuner(strategie="fixed")

@@ -9,6 +9,7 @@ import argparse
 import array
 import json
 import platform
+import shutil
 import sys
 import warnings
 from collections.abc import Iterator
@@ -18,9 +19,11 @@ from importlib.util import find_spec
 from typing import Any
 
 import webtune as wt
+from webtune.commands.cache import PEAKS
 from webtune.drive import complete
 from webtune.errors import StoreWarning, UsageError, WebtuneError
-from webtune.report import Table, duration, rate
+from webtune.gpu.base import Clock
+from webtune.report import Table, counted, duration, rate, wrapped
 
 __all__ = ["Finding", "adapters", "doctor"]
 
@@ -48,6 +51,8 @@ class Finding:
     text: str
     advice: str = ""
     broken: bool = False
+    facts: tuple[tuple[str, Any], ...] = ()
+    """The same as numbers and lists, for programs: parts of the document of `--json`."""
 
 
 def adapters(options: argparse.Namespace) -> int:
@@ -59,6 +64,9 @@ def adapters(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps([asdict(one) for one in listed], indent=2))
         return 0
+    if not listed:
+        print("no adapter was found; `webtune doctor` says what to do", file=sys.stderr)
+        return 1
     rows = tuple(
         (str(place), one.device, one.kind, one.backend, one.driver, ", ".join(one.features) or "–")
         for place, one in enumerate(listed)
@@ -66,26 +74,45 @@ def adapters(options: argparse.Namespace) -> int:
     note = "The first is used unless --adapter names a part of another's name."
     columns = (">", "adapter", "kind", "backend", "driver", "features")
     Table(columns, rows, notes=(note,), strong=frozenset({0})).show()
-    return 0 if rows else 1
+    return 0
 
 
 def doctor(options: argparse.Namespace) -> int:
     """Look at everything; 1 when something is broken, else 0."""
     findings = list(_findings(options.adapter, roofline=options.roofline))
     if options.json:
-        print(json.dumps([asdict(finding) for finding in findings], indent=2))
+        print(json.dumps(_document(findings), indent=2))
     else:
         _print(findings)
     return 1 if any(finding.broken for finding in findings) else 0
 
 
+def _document(findings: list[Finding]) -> dict[str, Any]:
+    """The verdict, the numbers, and the sentences: times in ns, sizes in WebGPU's units."""
+    facts = {name: value for finding in findings for name, value in finding.facts}
+    problems = [finding for finding in findings if finding.broken]
+    return {
+        "ok": not problems,
+        "problems": [f"{finding.topic}: {finding.text}" for finding in problems],
+        **facts,
+        "findings": [
+            {name: getattr(finding, name) for name in ("topic", "text", "advice", "broken")}
+            for finding in findings
+        ],
+    }
+
+
 def _print(findings: list[Finding]) -> None:
-    width = max(len(finding.topic) for finding in findings)
+    widest = max(len(finding.topic) for finding in findings)
+    indent = " " * (widest + 4)
+    # A pipe has no columns: a hundred are readable wherever it ends.
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 100
     for finding in findings:
         sign = "✗" if finding.broken else "!" if finding.advice else "✓"
-        print(f"{sign} {finding.topic:<{width}}  {finding.text}")
+        lines = wrapped(f"{sign} {finding.topic:<{widest}}  {finding.text}", width, indent)
         if finding.advice:
-            print(f"  {'':<{width}}  → {finding.advice}")
+            lines += wrapped(f"{indent}→ {finding.advice}", width, indent + "  ")
+        print("\n".join(lines))
     broken = sum(finding.broken for finding in findings)
     print(f"{broken} broken" if broken else "nothing is broken")
 
@@ -102,7 +129,7 @@ def _findings(adapter: str | None, *, roofline: bool) -> Iterator[Finding]:
             yield Finding("settings", str(error), advice, broken=True)
             return
         except (WebtuneError, OSError) as error:
-            yield Finding("adapter", str(error), _adapter_advice(), broken=True)
+            yield Finding("adapter", str(error), _adapter_advice(adapter), broken=True)
             return
         with tuner:
             yield from _device(tuner)
@@ -130,13 +157,32 @@ def _packages() -> Iterator[Finding]:
             yield Finding(name, "not installed", advice)
 
 
-def _adapter_advice() -> str:
+def _adapter_advice(wanted: str | None) -> str:
+    if _misnamed(wanted):
+        return (
+            "name a part of one of these with --adapter (or WEBTUNE_ADAPTER, or adapter in "
+            "webtune.toml), or none, for the first that `webtune adapters` lists"
+        )
     if not (find_spec("wgpu") or find_spec("wgpudawn")):
         return "pip install 'webtune[native]'"
     return (
         "install the driver of the GPU; without a GPU a software driver computes too "
         "(Debian and Ubuntu: apt-get install mesa-vulkan-drivers); `webtune adapters` lists all"
     )
+
+
+def _misnamed(wanted: str | None) -> bool:
+    """Whether there are adapters, and only none of the name that was asked for."""
+    from webtune.hosts.native import adapters as found
+    from webtune.hosts.native_tuner import native_config
+
+    config = native_config({"adapter": wanted} if wanted else {})
+    try:
+        listed = found(config.wgpu)
+    except WebtuneError:
+        return False
+    part = (config.adapter or "").lower()
+    return bool(listed) and not any(part in one.text.lower() for one in listed)
 
 
 def _device(tuner: wt.Tuner) -> Iterator[Finding]:
@@ -147,18 +193,33 @@ def _device(tuner: wt.Tuner) -> Iterator[Finding]:
         "adapter",
         device.identity.label,
         "this is a software adapter: its picks are right for it alone" if software else "",
+        facts=(
+            ("adapter", {"label": device.identity.label, "software": software, **facts}),
+            ("hardware", device.identity.digest),
+        ),
     )
     yield Finding("driver", facts.get("description") or "not told")
-    features = ", ".join(sorted(device.features)) or "none"
-    yield Finding("features", features)
+    features = sorted(device.features)
+    told = ", ".join(features) or "none"
+    yield Finding("features", told, facts=(("features", features),))
     limits = (f"{name} {device.limits[name]:,}" for name in _SHOWN_LIMITS if name in device.limits)
-    yield Finding("limits", ", ".join(limits))
-    clock = device.clock
-    text = f"{clock.kind}, quantum {duration(clock.quantum_ns)}"
+    every = dict(sorted(device.limits.items()))
+    yield Finding("limits", ", ".join(limits), facts=(("limits", every),))
+    yield _clock(device.clock)
+
+
+def _clock(clock: Clock) -> Finding:
+    numbers = {
+        "kind": clock.kind,
+        "quantum_ns": clock.quantum_ns,
+        "period_ns": clock.period_ns,
+    }
+    text, advice = f"{clock.kind}, quantum {duration(clock.quantum_ns)}", ""
     if clock.kind == "timestamp":
-        yield Finding("clock", f"{text}, {clock.period_ns:g} ns a tick")
+        text += f", {clock.period_ns:g} ns a tick"
     else:
-        yield Finding("clock", text, "the device has no timestamp-query: times are coarser")
+        advice = "the device has no timestamp-query: times are coarser"
+    return Finding("clock", text, advice, facts=(("clock", numbers),))
 
 
 def _computes(tuner: wt.Tuner) -> Finding:
@@ -192,19 +253,30 @@ def _roofline(tuner: wt.Tuner) -> Finding:
 
 
 def _store(tuner: wt.Tuner, caught: list[Any]) -> Finding:
-    complete(tuner.store.open())
-    entries = list(tuner.store.entries())
-    here = sum(address.hardware == tuner.device.identity.digest for address, _ in entries)
-    suspects = len(tuner.store.suspects(tuner.device.identity.digest))
-    text = f"{tuner.store.location}: {len(entries)} picks, {here} for this hardware"
-    if caught:
-        return Finding(
-            "store",
-            str(caught[0].message),
-            "name a folder that can be written with WEBTUNE_CACHE_DIR",
-            broken=True,
+    store, hardware = tuner.store, tuner.device.identity.digest
+    complete(store.open())
+    picks = [address for address, _ in store.entries() if not address.name.startswith(PEAKS)]
+    here = sum(address.hardware == hardware for address in picks)
+    suspects = len(store.suspects(hardware))
+    # Memory that was asked for is no fault; a store of another make says nothing of itself.
+    lasting = bool(getattr(store, "lasting", False))
+    facts = {
+        "location": store.location,
+        "writable": lasting,
+        "picks": len(picks),
+        "picks_for_this_hardware": here,
+        "barred": suspects,
+    }
+    text = f"{store.location}: {counted(len(picks), 'pick')}, {here} for this hardware"
+    advice = "; ".join(str(each.message) for each in caught)
+    broken = not getattr(store, "lasting", True)
+    if broken:
+        text = store.location
+        advice = "name a folder that can be written: WEBTUNE_CACHE_DIR, or cache_dir in a file"
+    elif suspects:
+        text += f", {counted(suspects, 'candidate')} barred"
+        advice = advice or (
+            "they hung or killed the device; edit them, or try again after "
+            f"`webtune cache purge --hardware {hardware}`"
         )
-    if suspects:
-        advice = "they hung or killed the device; edit them, or `webtune cache purge` to try again"
-        return Finding("store", f"{text}, {suspects} candidates barred", advice)
-    return Finding("store", text)
+    return Finding("store", text, advice, broken=broken, facts=(("store", facts),))

@@ -8,13 +8,12 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
 from webtune.core.records import Record, Unreadable, document, merge, merge_all, read
-from webtune.errors import StoreWarning, UsageError
+from webtune.errors import StoreWarning, UsageError, reason_of, warn
 from webtune.store.base import Address, Store
 
 __all__ = ["SCHEMA", "Absorbing", "Bundle", "Layered"]
@@ -88,7 +87,7 @@ class Bundle:
             with open(bundle, encoding="utf-8") as file:
                 return cls.loads(file.read())
         except (OSError, ValueError) as error:
-            raise UsageError(f"bundle={bundle!r} cannot be read: {error}") from error
+            raise UsageError(f"bundle={bundle!r} cannot be read: {reason_of(error)}") from error
 
     def dumps(self) -> str:
         """The JSON text: equal bundles give equal texts, one entry a line."""
@@ -161,10 +160,7 @@ class Layered:
         await self._user.open()
         if self._bundle.unreadable:
             count, first = len(self._bundle.unreadable), self._bundle.unreadable[0]
-            warnings.warn(
-                StoreWarning(f"{count} entries of the bundle cannot be read ({first})"),
-                stacklevel=2,
-            )
+            warn(StoreWarning(f"{count} entries of the bundle cannot be read ({first})"))
 
     def get(self, address: Address) -> Record | None:
         """The user's record; the bundle's where the user has none. Which is newer is not asked: a

@@ -11,13 +11,12 @@ import asyncio
 import importlib
 import json
 import re
-import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from webtune.core.records import SCHEMA, Record, Unreadable, document, encode, merge, read
-from webtune.errors import ConfigError, HostUnavailable, StoreWarning
+from webtune.errors import ConfigError, HostUnavailable, StoreWarning, warn
 from webtune.store.base import LOST_STARTS, Address
 from webtune.store.memory import matches
 
@@ -353,7 +352,7 @@ class OpfsStore:
     def _warn(self, why: str) -> None:
         if not self._warned:
             self._warned = True
-            warnings.warn(f"webtune: {why}", StoreWarning, stacklevel=3)
+            warn(StoreWarning(f"webtune: {why}"))
 
     def _give_up(self, why: str) -> None:
         self._broken = why or "unknown"

@@ -11,14 +11,13 @@ import sqlite3
 import threading
 import time
 import uuid
-import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TypeVar
 
 from webtune.core.records import Record, Unreadable, decode, encode, merge
-from webtune.errors import StoreWarning
+from webtune.errors import StoreWarning, reason_of, warn
 from webtune.store.base import LOST_STARTS, Address
 from webtune.store.database import (
     UnusableError,
@@ -96,6 +95,11 @@ class SqliteStore:
             return str(self._file())
         except (OSError, RuntimeError) as error:
             return f"nowhere yet ({error})"
+
+    @property
+    def lasting(self) -> bool:
+        """Whether what is put outlives this process; False once it could not be written."""
+        return self._memory is None
 
     async def open(self) -> None:
         """Open the file now. Never raises."""
@@ -344,10 +348,10 @@ class SqliteStore:
 
     def _fall_back(self, error: Exception) -> None:
         place = self._path or "the cache folder"
-        self._memory = MemoryStore(f"{place} cannot be used: {error}")
+        self._memory = MemoryStore(f"{place} cannot be used: {reason_of(error)}")
         self._memory.fill(dict(self._rescued()))
         self._warn(
-            f"picks are not remembered, since {place} cannot be used ({error}). "
+            f"picks are not remembered, since {place} cannot be used ({reason_of(error)}). "
             "Name a folder that can be written (cache_dir, or WEBTUNE_CACHE_DIR)"
         )
 
@@ -370,7 +374,7 @@ class SqliteStore:
     def _warn(self, text: str) -> None:
         if not self._warned:
             self._warned = True
-            warnings.warn(StoreWarning(text), stacklevel=4)
+            warn(StoreWarning(text))
 
 
 def _lost(row: tuple[str, str, int, str, float, int, str]) -> bool:
