@@ -130,17 +130,57 @@ def _add_cache(cache: argparse.ArgumentParser) -> None:
 
 def _add_replay(replay: argparse.ArgumentParser) -> None:
     words = replay.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    measure = words.add_parser("measure", help="regret and launches of a measuring protocol")
-    measure.add_argument(
-        "--spaces", required=True, metavar="DIR", help="recorded spaces (*.json.gz)"
+    measure = words.add_parser(
+        "measure",
+        help="regret and launches of a measuring protocol",
+        epilog=_SPACES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    measure.add_argument("--protocol", required=True, metavar="NAME", help="adaptive, fixed, …")
-    measure.add_argument("--candidates", type=int, default=16, metavar="N")
-    measure.add_argument("--seeds", type=int, default=200, metavar="N")
-    measure.add_argument("--order", choices=("resampled", "recorded"), default="resampled")
-    measure.add_argument("--drift", type=float, default=0.0, metavar="FRACTION")
+    measure.add_argument(
+        "--spaces", required=True, metavar="DIR", help="recorded spaces (*.json.gz, see below)"
+    )
+    measure.add_argument(
+        "--protocol",
+        required=True,
+        metavar="NAME",
+        help="a strategy (adaptive, fixed, …), or median-10, median-30, mean-7, min-3",
+    )
+    measure.add_argument(
+        "--candidates", type=int, default=16, metavar="N", help="of each trial (default: 16)"
+    )
+    measure.add_argument(
+        "--seeds", type=int, default=200, metavar="N", help="trials of each space (default: 200)"
+    )
+    measure.add_argument(
+        "--order",
+        choices=("resampled", "recorded"),
+        default="resampled",
+        help="runs drawn by chance (default), or as they were recorded, round and round",
+    )
+    measure.add_argument(
+        "--drift",
+        type=float,
+        default=0.0,
+        metavar="FRACTION",
+        help="a common ramp: 0.1 makes all 10 %% slower in ten launches of every candidate",
+    )
     _json(measure)
     measure.set_defaults(act=_command("replay", "measure"))
+
+
+_SPACES = """\
+A recorded space is a gzipped JSON document, one for each kernel and device:
+
+  kernel, device  names, for people
+  unit            of the samples: ns, us, ms (the default) or s
+  params          each parameter's name, with the list of its values
+  order           the names of the parameters, in the order in which configs tell them
+  configs         one list of values for each configuration
+  samples         for each configuration its runs in the order in which they were taken, or null
+                  where it did not run
+
+Only unit and samples are read. docs/replay.md has a few lines of Python that write one.
+"""
 
 
 def _plain_warning(message: Warning | str, *_: object, **__: object) -> None:

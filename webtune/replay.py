@@ -22,9 +22,10 @@ from webtune.core.model import Problem, Reading, Round
 from webtune.core.statistics import median, quantile
 from webtune.errors import UsageError
 from webtune.gpu.timestamps import ABSURD_NS
+from webtune.report import Table
 from webtune.strategies import get, names
 
-__all__ = ["PROTOCOLS", "Space", "load", "measure", "table", "text"]
+__all__ = ["PROTOCOLS", "Space", "as_table", "load", "measure", "table", "text"]
 
 _UNREADABLE = (
     OSError,
@@ -69,7 +70,8 @@ class Space:
 
 
 def load(path: Path) -> Space:
-    """Read one gzipped JSON document of a space. `UsageError` on what is none."""
+    """Read one gzipped JSON document of a space (its form: docs/replay.md). `UsageError` on what is
+    none."""
     try:
         with gzip.open(path, "rt", encoding="utf-8") as file:
             document = json.load(file)
@@ -153,14 +155,23 @@ def text(found: dict[str, Any]) -> str:
 
 def table(measured: Sequence[dict[str, Any]]) -> str:
     """Results of `measure` as plain text: regret in %, launches per candidate."""
-    lines = [f"{'protocol':<14} {'space':<30} {'regret %':>9} {'p95 %':>8} {'launches':>9}"]
-    for one in measured:
-        for space in [*one["spaces"], {"space": "all spaces", **one}]:
-            lines.append(
-                f"{one['protocol']:<14} {space['space']:<30} {100 * space['mean_regret']:>9.3f} "
-                f"{100 * space['p95_regret']:>8.2f} {space['mean_launches']:>9.2f}"
-            )
-    return "\n".join(lines)
+    return as_table(measured).plain()
+
+
+def as_table(measured: Sequence[dict[str, Any]]) -> Table:
+    """The same as a table that fits a terminal."""
+    rows = tuple(
+        (
+            one["protocol"],
+            space["space"],
+            f"{100 * space['mean_regret']:.3f}",
+            f"{100 * space['p95_regret']:.2f}",
+            f"{space['mean_launches']:.2f}",
+        )
+        for one in measured
+        for space in [*one["spaces"], {"space": "all spaces", **one}]
+    )
+    return Table(("protocol", "space", ">regret %", ">p95 %", ">launches"), rows)
 
 
 # ---- one trial -----------------------------------------------------------------------------------

@@ -25,5 +25,8 @@ def measure(options: argparse.Namespace) -> int:
         order=options.order,
         drift=options.drift,
     )
-    print(json.dumps(found, indent=2) if options.json else replay.table([found]))
+    if options.json:
+        print(json.dumps(found, indent=2))
+    else:
+        replay.as_table([found]).show()
     return 0

@@ -13,7 +13,7 @@ from webtune import kernels
 from webtune.errors import DeviceLost, UsageError, WebtuneError
 from webtune.kernels import Bundled
 from webtune.progress import shown
-from webtune.report import Table, candidate_table, duration, factor, rate, spread
+from webtune.report import Table, candidate_table, counted, duration, factor, rate, spread
 from webtune.results import TuneReport
 
 __all__ = ["tune"]
@@ -184,7 +184,7 @@ def _sentence(tuner: wt.Tuner, entries: list[dict[str, Any]]) -> str:
     if tuned:
         wall_s = sum(entry["wall_s"] for entry in tuned)
         launches = sum(entry["launches"] for entry in tuned)
-        parts.append(f"{len(tuned)} tuned in {wall_s:.1f} s with {launches} launches")
+        parts.append(f"{len(tuned)} tuned in {wall_s:.1f} s with {counted(launches, 'launch')}")
     if kept:
         parts.append(f"{kept} answered from the store, nothing measured")
     if failed:
