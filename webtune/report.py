@@ -39,6 +39,8 @@ _UNITS = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "µs"), (1, "ns"))
 _NOTHING = "–"
 _TOLD_APART = 3
 _TIES_TOLD = 5
+_BEYOND = 1.1
+"""Fractions of a measured peak from here on are no noise."""
 _KEPT_WHOLE = 24
 """Cells up to so many columns wide are not broken on a narrow terminal."""
 
@@ -357,7 +359,12 @@ def _notes(report: TuneReport) -> tuple[str, ...]:
     notes = [_tally(report)] if report.results else []
     if report.achieved is not None:
         enough = f"; at {duration(report.limit_ns)} it is fast enough" if report.limit_ns else ""
-        notes.append(f"It reaches {report.achieved:.0%} of this device's roofline{enough}.")
+        notes.append(
+            f"It reaches {report.achieved:.0%} of this device's roofline{enough}."
+            if report.achieved < _BEYOND
+            else f"It is {report.achieved:.2f} times as fast as this device's measured peak allows: "
+            "the work is declared too large, or the peak was measured too low."
+        )
     if report.ties:
         some = "; ".join(report.ties[:_TIES_TOLD])
         more = len(report.ties) - _TIES_TOLD

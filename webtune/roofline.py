@@ -23,6 +23,7 @@ __all__ = [
     "arithmetic_flops",
     "measure_peaks",
     "memory_elements",
+    "memory_ladder",
     "remembered_peaks",
 ]
 
@@ -116,15 +117,25 @@ def memory_elements(limits: Mapping[str, int]) -> int:
     return min(1 << 24, most // 4 // 1024 * 1024)
 
 
+_CACHED = (1 << 15, 1 << 19, 1 << 22)
+"""f32 of each buffer of the memory probe where caches serve it: sets of 256 KiB, 4 and 32 MiB."""
+
+
+def memory_ladder(limits: Mapping[str, int]) -> tuple[int, ...]:
+    """How many f32 each of the memory probe's buffers holds, rung by rung, ascending."""
+    most = memory_elements(limits)
+    return (*(elements for elements in _CACHED if 2 * elements <= most), most)
+
+
 Tune = Callable[[Kernel, Sequence[Buffer]], Awaitable[TuneReport]]
 """Decides a probe on buffers, or tells what is remembered of it."""
 
 Empty = Callable[[int, str], Buffer]
 """A zeroed buffer of so many elements of a dtype."""
 
-
-_ARITHMETIC_SIZES = (1 << 16, 1 << 20)
-_LONG_ENOUGH_NS = 200_000
+_ARITHMETIC_SIZES = ((1 << 12, 1_000_000), (1 << 16, 200_000), (1 << 20, 0))
+"""Elements of the arithmetic probe, and the ns from which on no larger one is needed: a wide device
+is not filled by a small size, and a slow one takes seconds for a large one."""
 
 
 async def measure_peaks(limits: Mapping[str, int], empty: Empty, tune: Tune) -> Peaks:
@@ -141,17 +152,17 @@ async def measure_peaks(limits: Mapping[str, int], empty: Empty, tune: Tune) -> 
             for buffer in args:
                 buffer.destroy()
 
-    flops_per_s, bytes_per_s, launch_ns = 0.0, 0.0, 0
-    for elements in _ARITHMETIC_SIZES:
+    flops_per_s = 0.0
+    for elements, enough_ns in _ARITHMETIC_SIZES:
         time_ns = await time_ns_of(ARITHMETIC, ("f32", elements))
         flops_per_s = max(flops_per_s, arithmetic_flops(elements) / time_ns * 1e9)
-        if time_ns >= _LONG_ENOUGH_NS:  # a wide device is not filled by the small size
+        if time_ns >= enough_ns:
             break
-    elements = memory_elements(limits)
-    time_ns = await time_ns_of(MEMORY, ("f32", elements), ("f32", elements))
-    bytes_per_s = 8 * elements / time_ns * 1e9
-    launch_ns = await time_ns_of(LAUNCH, ("u32", 1))
-    return Peaks(flops_per_s, bytes_per_s, launch_ns)
+    rungs = {
+        elements: await time_ns_of(MEMORY, ("f32", elements), ("f32", elements))
+        for elements in memory_ladder(limits)
+    }
+    return _peaks(flops_per_s, rungs, await time_ns_of(LAUNCH, ("u32", 1)))
 
 
 def remembered_peaks(
@@ -160,13 +171,21 @@ def remembered_peaks(
     """The peaks out of memory or the store, or None. `recall(probe, key)` gives the winner's time
     in ns, or None; `limits` are the device's."""
     best = 0.0
-    for elements in _ARITHMETIC_SIZES:
+    for elements, _ in _ARITHMETIC_SIZES:
         time_ns = recall(ARITHMETIC, [["f32", [elements]]])
         if time_ns is not None:
             best = max(best, arithmetic_flops(elements) / time_ns * 1e9)
-    elements = memory_elements(limits)
-    memory_ns = recall(MEMORY, [["f32", [elements]]] * 2)
+    rungs: dict[int, int] = {}
+    for elements in memory_ladder(limits):
+        time_ns = recall(MEMORY, [["f32", [elements]]] * 2)
+        if time_ns is None:
+            return None
+        rungs[elements] = time_ns
     launch_ns = recall(LAUNCH, [["u32", [1]]])
-    if not best or memory_ns is None or launch_ns is None:
-        return None
-    return Peaks(best, 8 * elements / memory_ns * 1e9, launch_ns)
+    return None if not best or launch_ns is None else _peaks(best, rungs, launch_ns)
+
+
+def _peaks(flops_per_s: float, rungs: Mapping[int, int], launch_ns: int) -> Peaks:
+    """Of times in ns by rung of the memory probe; the last rung is the one that no cache holds."""
+    *cached, beyond = [(8 * each, 8 * each / time_ns * 1e9) for each, time_ns in rungs.items()]
+    return Peaks(flops_per_s, beyond[1], launch_ns, tuple(cached))

@@ -68,6 +68,14 @@ class Tuner:
             remembered=self._remembered,
         )
 
+    def __repr__(self) -> str:
+        state = "closed" if self._closed else "lost" if self.device.lost is not None else "open"
+        known = self._problems.known
+        return (
+            f"<Tuner on {self.device.identity.label} ({state}): {known} "
+            f"key{'s' * (known != 1)} known, picks in {self.store.location}>"
+        )
+
     # -- data -------------------------------------------------------------------------------
 
     def upload(self, data: Any) -> Buffer:
@@ -177,17 +185,18 @@ class Tuner:
             problem, progress=progress, strategy=strategy, fresh=fresh, gives_way=True
         )
 
-    def peaks(self, *, fresh: bool = False) -> Peaks:
-        """The device's measured peaks: arithmetic, memory, launch. Remembered like picks; once
-        known, kernels with `work=` stop early when they come close, and tables show how close."""
+    def peaks(self, *, fresh: bool = False, progress: Progress | None = None) -> Peaks:
+        """The device's measured peaks: arithmetic, memory in and beyond caches, launch. Remembered
+        like picks; once known, kernels with `work=` stop early when they come close, and tables
+        show how close. It takes some seconds; `progress` hears of each of its tunes."""
         self._must_block("peaks")
-        return complete(self._find_peaks(fresh=fresh))
+        return complete(self._find_peaks(fresh=fresh, progress=progress))
 
-    async def peaks_async(self, *, fresh: bool = False) -> Peaks:
+    async def peaks_async(self, *, fresh: bool = False, progress: Progress | None = None) -> Peaks:
         """The same, awaiting."""
-        return await self._find_peaks(fresh=fresh, gives_way=True)
+        return await self._find_peaks(fresh=fresh, progress=progress, gives_way=True)
 
-    async def _find_peaks(self, **options: bool) -> Peaks:
+    async def _find_peaks(self, **options: Any) -> Peaks:
         async def tune(probe: TunableSet, args: Sequence[Buffer]) -> TuneReport:
             return await self.decide(self._understand(probe, args), **options)
 

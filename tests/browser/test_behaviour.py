@@ -192,7 +192,7 @@ def probing() -> Any:
 
     @contextlib.asynccontextmanager
     async def counted(**settings):
-        sizes, roofline._ARITHMETIC_SIZES = roofline._ARITHMETIC_SIZES, (1 << 12,)
+        sizes, roofline._ARITHMETIC_SIZES = roofline._ARITHMETIC_SIZES, ((1 << 12, 0),)
         try:
             async with opened(device=Counting(await open_device()), **settings) as tuner:
                 yield tuner
@@ -217,7 +217,7 @@ async def probe_twice() -> Any:
         with wt.environment("battery"):
             known = tuner.known_peaks()
             remembered = await tuner.peaks_async()
-        names = sorted(address.name for address, _ in tuner.store.entries())
+        names = sorted({address.name for address, _ in tuner.store.entries()})
         fresh = tuner.device.launches
         own = sorted(probe.name for probe in (ARITHMETIC, LAUNCH, MEMORY))
     return {

@@ -8,7 +8,15 @@ import pytest
 
 import webtune as wt
 from webtune.core.config import Config
-from webtune.roofline import ARITHMETIC, MEMORY, arithmetic_flops, memory_elements
+from webtune.core.peaks import Peaks
+from webtune.roofline import (
+    ARITHMETIC,
+    LAUNCH,
+    MEMORY,
+    arithmetic_flops,
+    memory_elements,
+    memory_ladder,
+)
 from webtune.testing import ScriptedDevice
 
 FLOPS_PER_S = 1e12
@@ -156,3 +164,47 @@ def test_every_table_and_report_tells_the_fraction_of_the_roofline(make, opened)
 def test_the_memory_probe_is_larger_than_caches_or_what_the_device_allows():
     assert memory_elements({}) * 4 == 64 << 20
     assert memory_elements(SMALL) * 4 == 1 << 20
+
+
+def test_the_memory_probe_climbs_from_what_caches_hold_to_what_they_do_not():
+    assert memory_ladder({}) == (1 << 15, 1 << 19, 1 << 22, 1 << 24)
+    assert memory_ladder(SMALL) == (1 << 15, 1 << 18)
+
+
+def test_a_working_set_is_held_against_the_fastest_that_may_serve_it():
+    peaks = Peaks(1e12, 1e11, 2_000, ((1 << 18, 9e11), (1 << 22, 1e12), (1 << 25, 2e11)))
+    assert peaks.bandwidth(1) == 1e12
+    assert peaks.bandwidth((1 << 22) - 1) == 1e12
+    assert peaks.bandwidth((1 << 25) - 1) == 1e12  # it may just fit the cache of the rung below
+    assert peaks.bandwidth(1 << 25) == 2e11
+    assert peaks.bandwidth(1 << 40) == 2e11
+    assert Peaks(1e12, 1e11, 2_000).bandwidth(1) == 1e11
+
+
+def test_a_kernel_that_a_cache_serves_does_not_stop_at_the_peak_beyond_caches(make, opened):
+    def with_cache(dispatch):
+        if dispatch.source == LAUNCH.source:
+            return 100
+        nbytes = dispatch.bindings[0].nbytes
+        fast = dispatch.source == MEMORY.source and 2 * nbytes <= 1 << 18
+        return times(dispatch) // 10 if fast else times(dispatch)
+
+    tuner = opened(ScriptedDevice(with_cache, limits=SMALL))
+    peaks = tuner.peaks()
+    assert peaks.bytes_per_s == pytest.approx(BYTES_PER_S, rel=0.01)
+    assert peaks.cached == ((1 << 18, pytest.approx(10 * BYTES_PER_S, rel=0.01)),)
+    # 2 µs at the peak beyond caches, 0.2 µs within: "b" takes 2 µs, and "c" 1.9 µs.
+    kernel = make("abcd", work=lambda y: wt.Work(bytes=2e5))
+    report = tuner.tune(kernel, tuner.empty(4, "u32"))
+    assert min(samples(report).values()) >= 1
+    assert report.winner.name == "c"
+    assert tuner.known_peaks() == peaks
+
+
+def test_a_time_beyond_the_measured_peak_is_called_so(make, opened):
+    tuner = opened(device(), short_circuit=False)
+    tuner.peaks()
+    kernel = make("abcd", work=lambda y: wt.Work(bytes=1e6))
+    report = tuner.tune(kernel, tuner.empty(4, "u32"))
+    assert report.achieved == pytest.approx(10_000 / 1_900, rel=0.01)
+    assert "5.26 times as fast as this device's measured peak allows" in str(report)

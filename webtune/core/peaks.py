@@ -14,17 +14,32 @@ __all__ = ["Peaks"]
 @dataclass(frozen=True, slots=True)
 class Peaks:
     """What this device reaches: f32 operations a second, bytes a second (reads and writes
-    together), and the time of a dispatch that does nothing, ns."""
+    together) of data that no cache holds, and the time of a dispatch that does nothing, ns.
+
+    `cached` has what smaller working sets reach, as pairs of their bytes and bytes a second: data
+    that a cache holds moves faster, and a limit must not be looser than that.
+    """
 
     flops_per_s: float
     bytes_per_s: float
     launch_ns: int
+    cached: tuple[tuple[int, float], ...] = ()
+
+    def bandwidth(self, nbytes: float) -> float:
+        """Bytes a second that a working set of `nbytes` may reach: the best measured of any that
+        is not smaller than the largest one that fits into it."""
+        sizes = [size for size, _ in self.cached if size <= nbytes]
+        least = max(sizes, default=0)
+        return max([self.bytes_per_s, *(rate for size, rate in self.cached if size >= least)])
 
     def bounds(self, work: Work, config: Config) -> tuple[Bound, ...]:
         """The two roofs over `work`, with the thresholds of the configuration."""
+        moved = Bound(
+            work.bytes, self.bandwidth(work.bytes), config.usable_memory_threshold, "memory"
+        )
         return (
             Bound(work.flops, self.flops_per_s, config.usable_compute_threshold, "compute"),
-            Bound(work.bytes, self.bytes_per_s, config.usable_memory_threshold, "memory"),
+            moved,
         )
 
     def limit_ns(self, work: Work, config: Config) -> int | None:
@@ -34,3 +49,12 @@ class Peaks:
     def achieved(self, work: Work, time_ns: int) -> float | None:
         """The fraction of the roofline that a time reaches, or None when it cannot be said."""
         return achieved(self.bounds(work, Config()), time_ns)
+
+    def __str__(self) -> str:
+        rates = "".join(
+            f"; {rate / 1e9:.4g} GB/s within {size / 2**20:.4g} MiB" for size, rate in self.cached
+        )
+        return (
+            f"{self.flops_per_s / 1e9:.4g} GFLOP/s, {self.bytes_per_s / 1e9:.4g} GB/s, an empty "
+            f"dispatch takes {self.launch_ns / 1e3:.4g} µs{rates}"
+        )
