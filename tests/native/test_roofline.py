@@ -153,9 +153,14 @@ def test_peaks_are_made_of_the_probes_times_and_remembered(setting: Setting) -> 
     memory_ns = tuner.explain(MEMORY, *setting.buffers[:2]).winner_ns
     assert memory_ns is not None
     assert peaks.bytes_per_s == pytest.approx(2 * setting.buffers[0].nbytes / memory_ns * 1e9)
-    arithmetic_ns = tuner.explain(ARITHMETIC, setting.buffers[2]).winner_ns
-    assert arithmetic_ns is not None
-    assert peaks.flops_per_s == pytest.approx(arithmetic_flops(LANES) / arithmetic_ns * 1e9)
+    measured = [
+        arithmetic_flops(elements) / time_ns * 1e9
+        for elements in (1 << 12, LANES)
+        if (time_ns := tuner.explain(ARITHMETIC, tuner.empty(elements)).winner_ns) is not None
+    ]
+    assert peaks.flops_per_s in [pytest.approx(each) for each in measured]
+    assert [size for size, _ in peaks.cached] == [1 << 18, 1 << 22, 1 << 25]
+    assert all(rate > 0 for _, rate in peaks.cached)
     assert peaks.launch_ns == tuner.explain(LAUNCH, tuner.empty(1, "u32")).winner_ns
 
 
@@ -186,4 +191,4 @@ def test_work_that_is_easily_done_ends_the_search_at_once(setting: Setting) -> N
     assert report.achieved is not None
     assert report.achieved > 1
     assert sum(one.status == "skipped" for one in report.results) == 4
-    assert "of this device's roofline" in str(report)
+    assert "times as fast as this device's roofline allows" in str(report)

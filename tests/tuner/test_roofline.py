@@ -207,4 +207,4 @@ def test_a_time_beyond_the_measured_peak_is_called_so(make, opened):
     kernel = make("abcd", work=lambda y: wt.Work(bytes=1e6))
     report = tuner.tune(kernel, tuner.empty(4, "u32"))
     assert report.achieved == pytest.approx(10_000 / 1_900, rel=0.01)
-    assert "5.26 times as fast as this device's measured peak allows" in str(report)
+    assert "5.26 times as fast as this device's roofline allows" in str(report)
