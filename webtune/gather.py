@@ -5,6 +5,7 @@ Every key is collected once, also one that is reached inside another key's candi
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -69,6 +70,11 @@ class Gathered:
         """The key as canonical JSON."""
         return self.problem.address.key
 
+    def __repr__(self) -> str:
+        nested = ", reached inside another" if self.nested else ""
+        why = f" ({str(self.error).partition(chr(10))[0]})" if self.error is not None else ""
+        return f"<Gathered {self.name} {self.key}: {self.state}{why}{nested}>"
+
     async def settled(self) -> TuneReport:
         """Wait until this key is decided, and how. Raises what its tune raised."""
         if self.state is GatherState.COLLECTED:
@@ -103,6 +109,12 @@ class Gather:
         self.launch = launch
         self._entries: dict[Place, Gathered] = {}
         self._depth = 0
+
+    def __repr__(self) -> str:
+        states = Counter(str(entry.state) for entry in self._entries.values())
+        told = ", ".join(f"{count} {state}" for state, count in states.items()) or "nothing yet"
+        keys = f"{len(self)} key{'s' * (len(self) != 1)}"
+        return f"<Gather of {keys} on {self._tuner.device.identity.label}: {told}>"
 
     def __enter__(self) -> Gather:
         self._tuner.begin_gathering(self)

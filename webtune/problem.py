@@ -95,6 +95,11 @@ class Problems:
         """The environment in force now."""
         return _ENVIRONMENT[-1][0] if _ENVIRONMENT else self._config.environment
 
+    @property
+    def known(self) -> int:
+        """How many keys memory has a pick for, on this device's hardware."""
+        return self._picks.known(self._hardware)
+
     def address(self, kernel: TunableSet, key: Any) -> Address:
         """Where the record of a set's key lies, in the environment in force now."""
         where = kernel.environment or self.environment

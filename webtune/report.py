@@ -42,7 +42,7 @@ _TOLD_APART = 3
 _TIES_TOLD = 5
 _BEYOND = 1.1
 """Fractions of a measured peak from here on are no noise."""
-_NUMBER_AND_UNIT = re.compile(r"(?<=[\d×–]) (?=(?:%|[nµm]?s|GB/s|GFLOP/s|±)(?!\w))|(?<=±) ")
+_NUMBER_AND_UNIT = re.compile(r"(?<=\d) (?=(?:%|[nµm]?s|GB/s|GFLOP/s)(?!\w))| (?=±)|(?<=±) ")
 """The blanks inside of `1.235 ms ± 0.4 %`, at which no line is broken."""
 _KEPT_WHOLE = 24
 """Cells up to so many columns wide are not broken on a narrow terminal."""

@@ -29,6 +29,12 @@ class CandidateReport:
     samples_ns: tuple[int, ...] = ()
     reason: str = ""
 
+    def __repr__(self) -> str:
+        from webtune.report import candidate_text, duration
+
+        took = f", {duration(self.time_ns)}" if self.time_ns is not None else ""
+        return f"<CandidateReport {candidate_text(self)}: {self.status}{took}>"
+
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values."""
         return {
@@ -139,6 +145,12 @@ class TuneReport:
             "roofline": self.achieved,
             "results": [result.to_dict() for result in self.results],
         }
+
+    def __repr__(self) -> str:
+        from webtune.report import counted, headline
+
+        told = counted(len(self.results), "candidate")
+        return f"<TuneReport {headline(self)}; {told}, {self.source}>"
 
     def __str__(self) -> str:
         from webtune.report import explain_table

@@ -217,3 +217,17 @@ def test_many_candidates_with_one_reason_share_a_row() -> None:
     assert "c0 and 4 more" in table
     assert "c3" not in table
     assert "5 skipped" in table
+
+
+def test_a_report_is_one_line_among_other_values_and_a_table_in_print() -> None:
+    line = "<TuneReport saxpy [16]: WG=64 in 1.000 µs ± 1.0 %, 2.00 GFLOP/s; 4 candidates, tuned>"
+    assert f"{[REPORT]}" == f"[{line}]"
+    assert repr(QUICK) == "<CandidateReport WG=64: winner, 1.000 µs>"
+    assert len(str(REPORT).splitlines()) > 6
+
+
+@pytest.mark.parametrize("width", range(12, 40))
+def test_no_line_ends_inside_a_number_with_its_unit(width: int) -> None:
+    lines = report.wrapped("it won in 51.76 µs ± 11.1 %, or 0.16 GB/s, of 3.2 s each", width)
+    whole = ("51.76 µs ± 11.1 %,", "0.16 GB/s,", "3.2 s")
+    assert all(any(text in line for line in lines) for text in whole)

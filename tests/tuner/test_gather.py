@@ -57,6 +57,25 @@ def test_the_application_is_walked_and_nothing_is_measured_or_launched(make, ope
     assert [entry.state for entry in g] == [wt.GatherState.COLLECTED] * 2
 
 
+def test_a_tuner_a_gather_and_its_keys_are_told_in_one_line_each(make, opened):
+    tuner = opened(ScriptedDevice(TIMES))
+    where = tuner.device.identity.label
+    assert (
+        repr(tuner) == f"<Tuner on {where} (open): 0 keys known, picks in {tuner.store.location}>"
+    )
+    with wt.gather(tuner) as g:
+        assert repr(g) == f"<Gather of 0 keys on {where}: nothing yet>"
+        tuner.run(make("ab"), tuner.empty(4, "u32"))
+    (entry,) = g
+    assert repr(entry) == f"<Gathered {entry.name} {entry.key}: collected>"
+    g.tune()
+    assert repr(entry) == f"<Gathered {entry.name} {entry.key}: measured>"
+    assert repr(g) == f"<Gather of 1 key on {where}: 1 measured>"
+    assert "(open): 1 key known" in str(tuner)
+    tuner.close()
+    assert "(closed)" in repr(tuner)
+
+
 def test_kernels_are_launched_where_the_caller_says_so(make, opened):
     device = ScriptedDevice(TIMES, effect=add_one)
     tuner = opened(device)

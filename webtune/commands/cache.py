@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from webtune.core.records import Record, document
 from webtune.drive import complete
 from webtune.errors import UsageError, WebtuneError, reason_of
 from webtune.hosts.native_tuner import choose_store, native_config
-from webtune.report import Table, counted, duration, spread
+from webtune.report import Table, counted, duration, spread, wrapped
 from webtune.roofline import ARITHMETIC
 from webtune.store.base import Address, Store
 from webtune.store.bundle import Bundle
@@ -148,12 +149,14 @@ def listing(options: argparse.Namespace) -> int:
         counts = f"{_told(address for address, _ in found)} in {store.location}"
     else:
         counts = NO_MATCH if wanted else f"nothing is remembered in {store.location}"
-    print(counts + _held_back(held_back))
+    told = counts + _held_back(held_back)
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else len(told)
+    print("\n".join(wrapped(told, width, "  ")))
     return 0
 
 
 def _held_back(peaks: int) -> str:
-    return f"; {counted(peaks, 'measured peak')} of devices beside (--all)" if peaks else ""
+    return f"; {counted(peaks, 'measured peak')} of devices not shown (see --all)" if peaks else ""
 
 
 def _tables(found: Found) -> Iterable[Table]:
@@ -168,7 +171,7 @@ def _tables(found: Found) -> Iterable[Table]:
     labels = [label for label, _ in digests]
     for (label, digest, peaks), entries in groupby(ordered, group):
         # Two drivers of one card may go by one name.
-        told = f"{label} ({digest[:8]})" if labels.count(label) > 1 else label
+        told = f"{label} (hardware {digest[:8]})" if labels.count(label) > 1 else label
         yield _table(list(entries), f"peaks of {told}" if peaks else told, peaks=peaks)
 
 
@@ -184,11 +187,11 @@ def _table(entries: Found, title: str, *, peaks: bool) -> Table:
                 winner.name if winner else "–",
                 spread(winner.time_ns if winner else None, record.interval_ns),
                 *([address.environment] if apart else []),
-                _when(record),
+                _when(record)[:10],
             )
         )
     environment = ["environment"] if apart else []
-    columns = ("kernel", "key", "winner", ">time", *environment, "tuned (UTC)")
+    columns = ("kernel", "key", "winner", ">time", *environment, "tuned")
     return Table(columns, tuple(rows), title=title)
 
 

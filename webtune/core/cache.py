@@ -46,6 +46,11 @@ class PickCache:
     def generation(self) -> int:
         return self._generation
 
+    @property
+    def known(self) -> int:
+        """How many keys have a pick."""
+        return len(self._picks)
+
     def switch(self, environment: str) -> bool:
         """Follow the environment; True when it was another one and memory is empty now. Lost
         devices stay lost."""
@@ -243,3 +248,8 @@ class Picks:
             cache = self._caches.setdefault(_Place(name, hardware), PickCache(environment))
         cache.switch(environment)
         return cache
+
+    def known(self, hardware: str) -> int:
+        """How many keys have a pick on that hardware, of all sets."""
+        with self._lock:
+            return sum(c.known for place, c in self._caches.items() if place.hardware == hardware)
