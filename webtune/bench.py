@@ -9,14 +9,24 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from webtune.core.model import Reading, Round
-from webtune.entrants import Checker, Entrant, Entry, Progress, Slot, Tally, Turn, turns_of
+from webtune.entrants import (
+    Checker,
+    Entrant,
+    Entry,
+    Joined,
+    Progress,
+    Slot,
+    Tally,
+    Turn,
+    turns_of,
+)
 from webtune.errors import DeviceLost, DeviceTimeout, Failure, FailureKind, LaunchError, UsageError
 from webtune.gpu.base import Device, Dispatch, Program, Shot, Span
 from webtune.gpu.timestamps import span_fault, swallowed_by_noise, wall_bound
 from webtune.repeat import BenchSettings, Goal
 from webtune.store.base import Store
 
-__all__ = ["Bench", "BenchSettings", "Checker", "Entrant", "Progress", "Slot"]
+__all__ = ["Bench", "BenchSettings", "Checker", "Entrant", "Joined", "Progress", "Slot"]
 
 _MOST_SHOTS = 64
 _MOST_CALIBRATIONS = 10

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from webtune.buffers import Argument, Buffer, HostArray, dtype_bytes, host_view
-from webtune.errors import Failure, FailureKind, UsageError
+from webtune.errors import Failure, FailureKind, LaunchError, UsageError
 from webtune.gpu.base import Copy, Device, Handle, Program
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ class PreparedCheck:
                 raw = memoryview(bytes(argument.data))
             else:
                 nbytes = -(-argument.nbytes // 4) * 4
-                raw = (await device.read(argument.handle, nbytes)).cast("B")[: argument.nbytes]
+                raw = (await self._read(device, argument, nbytes)).cast("B")[: argument.nbytes]
             arrays.append(host_view(raw, argument.dtype, argument.shape))
         try:
             answer = reference(*arrays) if reference is not None else None
@@ -162,6 +162,16 @@ class PreparedCheck:
             for slot in slots
             if named.get(slot.name) is not None
         }
+
+    async def _read(self, device: Device, argument: Buffer, nbytes: int) -> memoryview:
+        try:
+            return await device.read(argument.handle, nbytes)
+        except LaunchError as error:
+            name = next(n for n, each in self._named_arguments() if each is argument)
+            raise UsageError(
+                f"{self._set_name}: check= reads {name} for its reference, and cannot: create your "
+                f"own buffers with COPY_SRC ({error})"
+            ) from error
 
     def _named_arguments(self) -> list[tuple[str, Buffer | HostArray]]:
         names = self._names or tuple(str(place) for place in range(len(self._arguments)))

@@ -26,7 +26,7 @@ from webtune.host import Host, Job
 from webtune.launch import Launcher, Recorded
 from webtune.nested import recording, waiting
 from webtune.problem import Gathering, Place, Problem, Problems
-from webtune.remembered import Remembered
+from webtune.remembered import Limit, Remembered
 from webtune.results import TuneReport
 from webtune.session import Session
 from webtune.store.base import Store
@@ -253,7 +253,7 @@ class Decider:
             with mark:
                 log.began(level, kernel.name, problem.address.key, name, len(kernel.tunables))
                 limit = self._remembered.limit(problem)
-                session = self._session(problem, name, progress, limit.limit_ns, fresh, gives_way)
+                session = self._session(problem, name, progress, limit, fresh, gives_way)
                 settled = await session.run()
                 wall_s = self._host.monotonic_s() - began_s
                 return self._remembered.commit(problem, mark, settled, wall_s, limit)
@@ -280,7 +280,7 @@ class Decider:
         problem: Problem,
         strategy: str,
         progress: Progress | None,
-        limit_ns: int | None,
+        limit: Limit,
         fresh: bool,
         gives_way: bool,
     ) -> Session:
@@ -298,7 +298,8 @@ class Decider:
             pause=self._pause(gives_way),
             progress=progress,
             known_ns=known_samples(problem.tunables, before),
-            limit_ns=limit_ns,
+            limit_ns=limit.limit_ns,
+            disproof_ns=limit.disproof_ns,
             inner=self._inner,
             settle=partial(self._settle_inner, problem),
         )

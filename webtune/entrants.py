@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from webtune.core.model import Reading, Request
 from webtune.errors import Failure
 from webtune.gpu.base import Copy, Device, Dispatch, Handle, Program, Span
 
-__all__ = ["Checker", "Entrant", "Entry", "Progress", "Slot", "Tally", "Turn", "turns_of"]
+__all__ = ["Checker", "Entrant", "Entry", "Joined", "Progress", "Slot", "Tally", "Turn", "turns_of"]
 
 _LAUNCH_OVERHEAD_NS = 300_000
 
@@ -58,6 +58,30 @@ class Progress:
     launches: int
     duration_ns: int | None = None
     failure: Failure | None = None
+
+
+class Joined:
+    """Events of one tune after the other, as those of a single one."""
+
+    def __init__(self, listen: Callable[[Progress], None]) -> None:
+        self._listen = listen
+        self._candidates = self._launches = self._latest = 0
+
+    def __call__(self, event: Progress) -> None:
+        self._latest = event.launches
+        self._listen(
+            replace(
+                event,
+                candidate=event.candidate + self._candidates,
+                launches=event.launches + self._launches,
+            )
+        )
+
+    def next(self, candidates: int) -> None:
+        """The tune of so many candidates is over."""
+        self._candidates += candidates
+        self._launches += self._latest
+        self._latest = 0
 
 
 class Checker(Protocol):

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
 from types import TracebackType
 from typing import Any
 
-from webtune.bench import Progress
+from webtune.bench import Joined, Progress
 from webtune.core.model import Compiled, LookUp, Miss
 from webtune.drive import complete
 from webtune.errors import LaunchError, UsageError, WebtuneError
@@ -250,7 +250,7 @@ class Gather:
         self, progress: KeyDone | None, listen: Listener | None, options: dict[str, Any]
     ) -> None:
         waiting = self._waiting()
-        joined = _Joined(listen) if listen is not None else None
+        joined = Joined(listen) if listen is not None else None
         for done, entry in enumerate(waiting, 1):
             problem = entry.problem
             try:
@@ -267,30 +267,6 @@ class Gather:
                 joined.next(len(problem.tunables.tunables))
             if progress is not None:
                 progress(done, len(waiting), entry)
-
-
-class _Joined:
-    """Events of one tune after the other, as those of a single one."""
-
-    def __init__(self, listen: Listener) -> None:
-        self._listen = listen
-        self._candidates = self._launches = self._latest = 0
-
-    def __call__(self, event: Progress) -> None:
-        self._latest = event.launches
-        self._listen(
-            replace(
-                event,
-                candidate=event.candidate + self._candidates,
-                launches=event.launches + self._launches,
-            )
-        )
-
-    def next(self, candidates: int) -> None:
-        """The tune of so many candidates is over."""
-        self._candidates += candidates
-        self._launches += self._latest
-        self._latest = 0
 
 
 def _label(dispatches: Sequence[Dispatch]) -> str:

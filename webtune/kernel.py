@@ -6,6 +6,7 @@ The source is read when the kernel is made, so a mistake shows where it was writ
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from webtune.buffers import Argument, Buffer
@@ -16,7 +17,7 @@ from webtune.gpu.base import Device
 from webtune.material import material
 from webtune.recorder import Recorder, check_argument
 from webtune.space import Params, Space, grid
-from webtune.tunable import Group, Priority, Tunable, TunableSet, attached_groups
+from webtune.tunable import Group, Priority, Tunable, TunableSet, attached_groups, called
 from webtune.wgsl import Interface, interface
 
 __all__ = ["Kernel"]
@@ -33,7 +34,10 @@ class Kernel(TunableSet):
       constants, for what the arguments decide.
     - `entry`: the compute entry point. `requires`: features, or a function of the parameters.
     - `repeat=False`: a sample must not run the kernel more than once in a row.
-    The rest is `TunableSet`'s. Raises `KernelError` or `SpaceError` at once for what does not fit.
+    - `work(params, *args)`: a `Work`, of what any candidate must do; `params` are the first point
+      of the space, so it must not depend on them.
+    The rest is `TunableSet`'s, whose functions get the arguments alone. Raises `KernelError` or
+    `SpaceError` at once for what does not fit.
     """
 
     def __init__(
@@ -101,7 +105,9 @@ class Kernel(TunableSet):
         return text
 
     def _check_shader(self, name: str, shader: Interface) -> None:
-        if shader.entries and self.entry not in shader.entries:
+        if not shader.entries:
+            raise KernelError(f"{name}: the source has no @compute function")
+        if self.entry not in shader.entries:
             raise KernelError(
                 f"{name}: no compute entry point {self.entry!r}; "
                 f"the shader has {', '.join(shader.entries)}"
@@ -186,12 +192,21 @@ class Kernel(TunableSet):
             overrides = {override.name for override in interface(source).overrides}
             constants = {name: value for name, value in params.items() if name in overrides}
             if self._constants is not None:
-                constants |= dict(self._constants(params, *args))
+                more = dict(called("", "constants", self._constants, params, *args))
+                twice = [name for name in more if constants.get(name, more[name]) != more[name]]
+                if twice:
+                    raise KernelError(
+                        f"constants= sets {', '.join(twice)}, which params= has already"
+                    )
+                constants |= more
             workgroups = self._workgroups
+            counts = workgroups
+            if callable(workgroups):
+                counts = called("", "workgroups", workgroups, params, *args)
             recorder.dispatch(
                 source,
                 args,
-                workgroups(params, *args) if callable(workgroups) else workgroups,
+                counts,  # type: ignore[arg-type]
                 entry=self.entry,
                 constants=constants,  # type: ignore[arg-type]
             )
@@ -203,6 +218,4 @@ def _with_params(
     work: Callable[..., Work | None] | None, params: Params
 ) -> Callable[..., Work | None] | None:
     """`work=` is written as `lambda p, *args`, like the other functions of a kernel."""
-    if work is None:
-        return None
-    return lambda *args: work(params, *args)
+    return None if work is None else partial(work, params)

@@ -130,7 +130,7 @@ class Launcher:
             Recorded(self._device, (), tuple(scratch), tuple(recorder.inner)).free()
             if isinstance(error, _AS_THEY_ARE) or not isinstance(error, Exception):
                 raise
-            text = str(error)
+            text = str(error).removeprefix(f"{tunable.name}: ")
             known = isinstance(error, WebtuneError)
             raise Reject(text if known else f"it raised {type(error).__name__}: {text}") from error
         return Recorded(self._device, recorder.dispatches, tuple(scratch), tuple(recorder.inner))

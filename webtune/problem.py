@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 from weakref import WeakKeyDictionary
 
-from webtune.buffers import Argument
+from webtune.buffers import Argument, Buffer
 from webtune.core.anchor import at_level
 from webtune.core.cache import PickCache, Picks
 from webtune.core.config import Config
 from webtune.core.fingerprint import canonical
 from webtune.core.model import LookUp
-from webtune.errors import ArgumentError
+from webtune.errors import ArgumentError, KeyUnserialisable
 from webtune.gpu.base import Device
 from webtune.store.base import Address, Store
 from webtune.tunable import TunableSet
@@ -61,6 +61,12 @@ class Problem:
         kernel, address = self.tunables, self.address
         return (kernel.order, kernel.validity, address.environment, address.key)
 
+    @property
+    def data_bytes(self) -> int:
+        """The bytes of all buffers among the arguments, each counted once."""
+        buffers = {id(arg.handle): arg.nbytes for arg in self.args if isinstance(arg, Buffer)}
+        return sum(buffers.values())
+
 
 class Gathering(Protocol):
     """What collects problems instead of having them tuned."""
@@ -101,16 +107,21 @@ class Problems:
         return self._picks.known(self._hardware)
 
     def address(self, kernel: TunableSet, key: Any) -> Address:
-        """Where the record of a set's key lies, in the environment in force now."""
+        """Where the record of a set's key lies, in the environment in force now.
+        `KeyUnserialisable`."""
         where = kernel.environment or self.environment
-        return Address(where, self._hardware, kernel.name, canonical(key))
+        try:
+            text = canonical(key)
+        except KeyUnserialisable as error:
+            raise KeyUnserialisable(f"{kernel.name}: {error}") from error
+        return Address(where, self._hardware, kernel.name, text)
 
     def understand(self, kernel: TunableSet, args: Sequence[Any]) -> Problem:
         """Bind the arguments and find the key. `ArgumentError`, `KeyUnserialisable`."""
         given: Any = kernel
         if not isinstance(given, TunableSet):
             raise ArgumentError(
-                f"the first argument is a {type(given).__name__}; pass a Kernel or TunableSet"
+                f"the first argument is of type {type(given).__name__}; pass a Kernel or TunableSet"
             )
         bound = kernel.bind(args, self._device)
         form = (kernel, self.environment, *[arg.form for arg in bound])

@@ -19,6 +19,11 @@ __all__ = ["Recorder", "check_argument"]
 _SIZES = ("maxComputeWorkgroupsPerDimension", 65535)
 
 
+_NOWHERE = frozenset({"bool", "f64", "i64", "u64"})
+"""Dtypes that no WGSL storage or uniform buffer holds."""
+_WHOLE = {"u32": (0, 2**32 - 1), "i32": (-(2**31), 2**31 - 1)}
+
+
 class Recorder:
     """Handed to a candidate's function. Its dispatches run in the order recorded.
 
@@ -114,8 +119,8 @@ class Recorder:
             value = arg if isinstance(arg, Buffer | HostArray) else as_host_array(arg)
             if value is None:
                 raise ArgumentError(
-                    f"{self.label}: {declaration.name} is a {type(arg).__name__}; pass a buffer or "
-                    "an array"
+                    f"{self.label}: {declaration.name} is of type {type(arg).__name__}; "
+                    "pass a buffer or an array"
                 )
             check_argument(self.label, declaration, value, self.limits)
             if isinstance(value, HostArray):
@@ -144,6 +149,11 @@ def check_argument(
             f"{name} is written by the kernel, so it must live on the device: "
             "pass tuner.upload(array), and read it with tuner.download(buffer)"
         )
+    if value.dtype in _NOWHERE:
+        raise ArgumentError(
+            f"{name} holds {value.dtype}, which no WGSL buffer does; convert it first, for example "
+            f"to {declared.element or 'u32'}"
+        )
     if declared.element and not _same_dtype(declared, value):
         raise ArgumentError(
             f"{name} holds {value.dtype}, the shader declares {declared.type}; "
@@ -153,6 +163,11 @@ def check_argument(
         raise ArgumentError(
             f"{name} has {value.nbytes} bytes, {declared.type} needs at least "
             f"{max(declared.least_bytes, 1)}"
+        )
+    room = -(-declared.least_bytes // 16) * 16
+    if isinstance(value, HostArray) and declared.kind == "uniform" and 0 < room < value.nbytes:
+        raise ArgumentError(
+            f"{name} has {value.nbytes} bytes, {declared.type} takes {declared.least_bytes}"
         )
     limit_name = (
         "maxUniformBufferBindingSize"
@@ -169,7 +184,7 @@ def check_argument(
 
 def _same_dtype(declared: BindingDecl, value: Argument) -> bool:
     # Packed bytes may be read as words: only 4-byte kinds and f16 are told apart.
-    if value.dtype in ("u8", "i8", "u16", "i16", "bool") or (
+    if value.dtype in ("u8", "i8", "u16", "i16") or (
         value.dtype == "f16" and declared.element == "u32"
     ):
         return declared.element in ("u32", "i32")
@@ -201,8 +216,22 @@ def _constants(
             raise KernelError(
                 f"{label}: override {name} is {value!r}; override constants are numbers or bool"
             )
+        if not _holds(known[name].type, value):
+            raise KernelError(
+                f"{label}: override {name} is a {known[name].type}, which cannot be {value!r}"
+            )
         out.append((known[name].key, value))
     return tuple(out)
+
+
+def _holds(type_name: str, value: float) -> bool:
+    """Whether an override of that type can have the value as it is."""
+    if type_name in _WHOLE:
+        low, high = _WHOLE[type_name]
+        return low <= value <= high and value == int(value)
+    if type_name == "bool":
+        return value in (0, 1)
+    return math.isfinite(value)
 
 
 def _check_size(size: tuple[int, ...] | None, limits: Mapping[str, int]) -> None:

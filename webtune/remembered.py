@@ -32,10 +32,12 @@ __all__ = ["Limit", "Remembered"]
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """How fast is fast enough for a problem, and why; nothing where no work or peak is known."""
+    """How fast is fast enough for a problem, and why; nothing where no work or peak is known. A
+    time below `disproof_ns` shows that a peak is wrong."""
 
     bounds: tuple[Bound, ...] = ()
     limit_ns: int | None = None
+    disproof_ns: int = 0
 
 
 class Remembered:
@@ -109,12 +111,22 @@ class Remembered:
         peaks = None if work is None else self.known_peaks()
         if work is None or peaks is None:
             return Limit()
-        limit_ns = peaks.limit_ns(work, self._config) if self._config.short_circuit else None
-        return Limit(peaks.bounds(work, self._config), limit_ns)
+        data_bytes = problem.data_bytes
+        bounds = peaks.bounds(work, self._config, data_bytes)
+        disproof_ns = peaks.disproof_ns(work, data_bytes)
+        before_ns = self._winner_ns(problem.tunables, problem.address)
+        # A pick that beat the peak shows that slower ones would pass for good enough.
+        disproved = before_ns is not None and before_ns < disproof_ns
+        if disproved or not self._config.short_circuit:
+            return Limit(bounds)
+        return Limit(bounds, peaks.limit_ns(work, self._config, data_bytes), disproof_ns)
 
     def _recall_ns(self, probe: TunableSet, key: Any) -> int | None:
-        record = self.record(self._problems.address(probe, key))
-        if record is None or not probe.accepts(record.fingerprint):
+        return self._winner_ns(probe, self._problems.address(probe, key))
+
+    def _winner_ns(self, kernel: TunableSet, address: Address) -> int | None:
+        record = self.record(address)
+        if record is None or not kernel.accepts(record.fingerprint):
             return None
         return next((c.time_ns for c in record.candidates if c.id == record.winner), None)
 
@@ -136,7 +148,7 @@ class Remembered:
                 created_s=self._host.now_s(),
                 versions=self._host.versions,
                 wall_s=wall_s,
-                limit_ns=limit.limit_ns,
+                limit_ns=settled.limit_ns,
             )
             mark.settle(outcome.winner)
             stored = self.keep(problem.address, record, lasting=outcome.measured)
@@ -188,7 +200,7 @@ class Remembered:
             created_s=self._host.now_s(),
             wall_s=wall_s,
             bounds=limit.bounds,
-            limit_ns=limit.limit_ns,
+            limit_ns=settled.limit_ns,
             versions=self._host.versions,
         )
 
@@ -204,6 +216,7 @@ class Remembered:
             source,
             measured=measured,
             work=work,
+            data_bytes=problem.data_bytes,
             peaks=self.known_peaks() if work is not None else None,
         )
 

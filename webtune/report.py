@@ -17,6 +17,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, TextIO
 
 from webtune.core.model import Interval
+from webtune.core.peaks import BELIEVED
 
 if TYPE_CHECKING:
     from webtune.results import CandidateReport, TuneReport
@@ -40,8 +41,6 @@ _UNITS = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "µs"), (1, "ns"))
 _NOTHING = "–"
 _TOLD_APART = 3
 _TIES_TOLD = 5
-_BEYOND = 1.1
-"""Fractions of a measured peak from here on are no noise."""
 _NUMBER_AND_UNIT = re.compile(r"(?<=\d) (?=(?:%|[nµm]?s|GB/s|GFLOP/s)(?!\w))| (?=±)|(?<=±) ")
 """The blanks inside of `1.235 ms ± 0.4 %`, at which no line is broken."""
 _KEPT_WHOLE = 24
@@ -365,9 +364,10 @@ def _notes(report: TuneReport) -> tuple[str, ...]:
         enough = f"; at {duration(report.limit_ns)} it is fast enough" if report.limit_ns else ""
         notes.append(
             f"It reaches {report.achieved:.0%} of this device's roofline{enough}."
-            if report.achieved < _BEYOND
+            if report.achieved <= BELIEVED
             else f"It is {report.achieved:.2f} times as fast as this device's roofline allows: "
-            "the work is declared too large, or a peak was measured too low."
+            "the work is declared too large, or a peak was measured too low (peaks(fresh=True) "
+            "measures it again); the limit is not used."
         )
     if report.ties:
         some = "; ".join(report.ties[:_TIES_TOLD])

@@ -74,6 +74,7 @@ class TuneReport:
     limit_ns: int | None = None
     work: Work | None = None
     peaks: Peaks | None = None
+    data_bytes: int | None = None
 
     @property
     def winner_ns(self) -> int | None:
@@ -91,7 +92,7 @@ class TuneReport:
         the peaks are not known."""
         if self.work is None or self.peaks is None or self.winner_ns is None:
             return None
-        return self.peaks.achieved(self.work, self.winner_ns)
+        return self.peaks.achieved(self.work, self.winner_ns, self.data_bytes)
 
     @property
     def default_ns(self) -> int | None:

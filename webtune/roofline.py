@@ -6,7 +6,7 @@ shared as every pick is. The model: Williams, Waterman, Patterson, "Roofline", C
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from typing import Any
 
 from webtune.buffers import Buffer
@@ -24,6 +24,7 @@ __all__ = [
     "measure_peaks",
     "memory_elements",
     "memory_ladder",
+    "most_candidates",
     "remembered_peaks",
 ]
 
@@ -53,6 +54,7 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
 """Fused multiply-adds in chains that depend on nothing else; their number hides the latency."""
 
 _MEMORY_WGSL = """
+override KIND: u32;
 override WG: u32;
 override STEPS: u32;
 @group(0) @binding(0) var<storage, read> x: array<vec4<f32>>;
@@ -62,10 +64,19 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>,
         @builtin(num_workgroups) groups: vec3<u32>) {
   let stride = groups.x * WG;
   let n = arrayLength(&x);
-  for (var i = id.x; i < n; i += stride) { y[i] = x[i]; }
+  if (KIND == 0u) {
+    for (var i = id.x; i < n; i += stride) { y[i] = x[i]; }
+  } else if (KIND == 1u) {
+    for (var i = id.x; i < n / 3u * 2u; i += stride) { y[i] = y[i] + x[i]; }
+  } else {
+    var sum = vec4<f32>();
+    for (var i = id.x; i < n; i += stride) { sum += x[i] + y[i]; }
+    if (sum.x == 1.5) { y[0] = sum; }
+  }
 }
 """
-"""A copy that reads and writes every byte once."""
+"""A copy, an update and a sum, each of which moves the same bytes: writing what was not read costs
+some caches a read besides, and reading alone is the fastest on others."""
 
 _LAUNCH_WGSL = """
 override WG: u32;
@@ -77,7 +88,7 @@ fn main() { y[0] = 1u; }
 ARITHMETIC = Kernel(
     "webtune.peak.arithmetic",
     source=_ARITHMETIC_WGSL,
-    params=grid(WG=[64, 128, 256], CHAINS=[2, 4, 8]),
+    params=grid(WG=[64, 256], CHAINS=[2, 4, 8]),
     workgroups=lambda p, y: y.size // p.WG,
 )
 """`ARITHMETIC(y: f32[n])` with n a multiple of 256: `arithmetic_flops(n)` operations."""
@@ -85,7 +96,9 @@ ARITHMETIC = Kernel(
 MEMORY = Kernel(
     "webtune.peak.memory",
     source=_MEMORY_WGSL,
-    params=grid(WG=[64, 256], STEPS=[1, 4, 16]),
+    params=grid(KIND=[0, 1, 2], WG=[256, 64], STEPS=[4, 16]).where(
+        lambda p: p.WG * p.STEPS == 1024
+    ),
     workgroups=lambda p, x, y: max(1, min(65535, x.size // 4 // (p.WG * p.STEPS))),
 )
 """`MEMORY(x: f32[n], y: f32[n])`: 8 n bytes moved."""
@@ -127,65 +140,85 @@ def memory_ladder(limits: Mapping[str, int]) -> tuple[int, ...]:
     return (*(elements for elements in _CACHED if 2 * elements <= most), most)
 
 
+def most_candidates(limits: Mapping[str, int]) -> int:
+    """How many candidates the probes have together, where none is left out."""
+    arithmetic = len(_ARITHMETIC_SIZES) * len(ARITHMETIC)
+    return len(LAUNCH) + arithmetic + len(memory_ladder(limits)) * len(MEMORY)
+
+
 Tune = Callable[[Kernel, Sequence[Buffer]], Awaitable[TuneReport]]
 """Decides a probe on buffers, or tells what is remembered of it."""
 
 Empty = Callable[[int, str], Buffer]
 """A zeroed buffer of so many elements of a dtype."""
 
-_ARITHMETIC_SIZES = ((1 << 12, 1_000_000), (1 << 16, 200_000), (1 << 20, 0))
-"""Elements of the arithmetic probe, and the ns from which on no larger one is needed: a wide device
-is not filled by a small size, and a slow one takes seconds for a large one."""
+_ARITHMETIC_SIZES = (1 << 11, 1 << 14, 1 << 17, 1 << 20)
+_LONG_ENOUGH_NS = 1_000_000
+"""A wide device is not filled by a small size, and a slow one takes seconds for a large one."""
+_NO_CACHE_NS = 20_000_000
+"""No memory is so slow that 32 MiB take this long: what takes longer is bound by something else,
+and a larger set would tell nothing new."""
+_MOSTLY_LAUNCH = 4
+
+Probe = tuple[Kernel, tuple[tuple[str, int], ...]]
+"""A probe with the dtype and the elements of each of its buffers."""
+
+
+def _walk(limits: Mapping[str, int]) -> Generator[Probe, int, Peaks]:
+    """Probe after probe, each answered by its time in ns: what is asked next depends on it."""
+    launch_ns = yield LAUNCH, (("u32", 1),)
+
+    def per_second(amount: float, time_ns: int) -> float:
+        # A limit adds the launch, so a peak is what is reached without it. What is mostly launch
+        # cannot be told from it, and no more than this of it is taken away.
+        return amount / max(time_ns - launch_ns, time_ns / _MOSTLY_LAUNCH) * 1e9
+
+    flops_per_s = 0.0
+    for elements in _ARITHMETIC_SIZES:
+        time_ns = yield ARITHMETIC, (("f32", elements),)
+        flops_per_s = per_second(arithmetic_flops(elements), time_ns)
+        if time_ns >= _LONG_ENOUGH_NS:
+            break
+    rungs = []
+    for elements in memory_ladder(limits):
+        time_ns = yield MEMORY, (("f32", elements), ("f32", elements))
+        rungs.append((8 * elements, per_second(8 * elements, time_ns)))
+        if time_ns >= _NO_CACHE_NS:
+            break
+    return Peaks(flops_per_s, rungs[-1][1], launch_ns, tuple(rungs[:-1]))
 
 
 async def measure_peaks(limits: Mapping[str, int], empty: Empty, tune: Tune) -> Peaks:
     """The peaks of the device with these limits, by `tune`. Raises what that raises."""
-
-    async def time_ns_of(probe: Kernel, *shapes: tuple[str, int]) -> int:
+    walk = _walk(limits)
+    probe, shapes = next(walk)
+    while True:
         args = [empty(elements, dtype) for dtype, elements in shapes]
         try:
             report = await tune(probe, args)
-            if report.winner_ns is None:
-                raise NoValidKernel(f"{probe.name} could not be timed on this device", {})
-            return report.winner_ns
         finally:
             for buffer in args:
                 buffer.destroy()
-
-    flops_per_s = 0.0
-    for elements, enough_ns in _ARITHMETIC_SIZES:
-        time_ns = await time_ns_of(ARITHMETIC, ("f32", elements))
-        flops_per_s = max(flops_per_s, arithmetic_flops(elements) / time_ns * 1e9)
-        if time_ns >= enough_ns:
-            break
-    rungs = {
-        elements: await time_ns_of(MEMORY, ("f32", elements), ("f32", elements))
-        for elements in memory_ladder(limits)
-    }
-    return _peaks(flops_per_s, rungs, await time_ns_of(LAUNCH, ("u32", 1)))
+        if report.winner_ns is None:
+            raise NoValidKernel(f"{probe.name} could not be timed on this device", {})
+        try:
+            probe, shapes = walk.send(report.winner_ns)
+        except StopIteration as end:
+            peaks: Peaks = end.value
+            return peaks
 
 
 def remembered_peaks(
     limits: Mapping[str, int], recall: Callable[[Kernel, Any], int | None]
 ) -> Peaks | None:
-    """The peaks out of memory or the store, or None. `recall(probe, key)` gives the winner's time
-    in ns, or None; `limits` are the device's."""
-    best = 0.0
-    for elements, _ in _ARITHMETIC_SIZES:
-        time_ns = recall(ARITHMETIC, [["f32", [elements]]])
-        if time_ns is not None:
-            best = max(best, arithmetic_flops(elements) / time_ns * 1e9)
-    rungs: dict[int, int] = {}
-    for elements in memory_ladder(limits):
-        time_ns = recall(MEMORY, [["f32", [elements]]] * 2)
-        if time_ns is None:
-            return None
-        rungs[elements] = time_ns
-    launch_ns = recall(LAUNCH, [["u32", [1]]])
-    return None if not best or launch_ns is None else _peaks(best, rungs, launch_ns)
-
-
-def _peaks(flops_per_s: float, rungs: Mapping[int, int], launch_ns: int) -> Peaks:
-    """Of times in ns by rung of the memory probe; the last rung is the one that no cache holds."""
-    *cached, beyond = [(8 * each, 8 * each / time_ns * 1e9) for each, time_ns in rungs.items()]
-    return Peaks(flops_per_s, beyond[1], launch_ns, tuple(cached))
+    """The peaks out of memory or the store, or None where a probe is missing. `recall(probe, key)`
+    gives the winner's time in ns, or None; `limits` are the device's."""
+    walk = _walk(limits)
+    probe, shapes = next(walk)
+    while (time_ns := recall(probe, [[dtype, [size]] for dtype, size in shapes])) is not None:
+        try:
+            probe, shapes = walk.send(time_ns)
+        except StopIteration as end:
+            peaks: Peaks = end.value
+            return peaks
+    return None

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 from webtune.bench import Bench, BenchSettings, Entrant, Progress, Slot
 from webtune.buffers import Argument, Buffer
 from webtune.core.config import Config
-from webtune.core.model import Outcome, Problem, Reading, Round
+from webtune.core.model import Event, Outcome, Problem, Reading, Round
 from webtune.core.plan import Plan, plan
 from webtune.drive import awaiting
 from webtune.errors import (
@@ -30,17 +30,21 @@ from webtune.problem import Place
 from webtune.problem import Problem as Keyed
 from webtune.store.base import Store
 from webtune.strategies import get as get_strategy
-from webtune.tunable import TunableSet
+from webtune.tunable import Group, TunableSet, called, whole
 
 __all__ = ["Session", "Settled"]
+
+Measure = Callable[[Round], Awaitable[Sequence[Reading]]]
+_DISPROVED = "limit disproved"
 
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """What a tune found: the outcome and the plan it followed."""
+    """What a tune found: the outcome, the plan it followed, and the limit that was used, ns."""
 
     outcome: Outcome
     plan: Plan
+    limit_ns: int | None = None
 
 
 class Session:
@@ -62,6 +66,7 @@ class Session:
         progress: Callable[[Progress], None] | None,
         known_ns: Mapping[int, tuple[int, ...]] | None = None,
         limit_ns: int | None = None,
+        disproof_ns: int = 0,
         inner: Callable[..., tuple[Keyed, Recorded, bool]] | None = None,
         settle: Callable[[Keyed], Awaitable[None]] | None = None,
     ) -> None:
@@ -78,6 +83,7 @@ class Session:
         self._progress = progress
         self._known_ns = dict(known_ns or {})
         self._limit_ns = limit_ns
+        self._disproof_ns = disproof_ns
         self._inner = inner
         self._settle = settle
         self._unsettled: dict[Place, Keyed] = {}
@@ -110,14 +116,32 @@ class Session:
                 pause=self._pause,
             )
             problem, found = self._problem()
-            strategy = get_strategy(self._strategy)
-            measure = partial(self._measure, bench, args)
-            outcome = await awaiting(strategy(problem, self._config), measure)
-            return Settled(outcome, found)
+            outcome = await self._decide(problem, partial(self._measure, bench, args))
+            disproved = any(event.kind == _DISPROVED for event in outcome.events)
+            return Settled(outcome, found, None if disproved else self._limit_ns)
         finally:
             if bench is not None:
                 bench.close()
             self._free()
+
+    async def _decide(self, problem: Problem, measure: Measure) -> Outcome:
+        """The strategy's outcome. A time that beats the peak shows that the limit is too loose:
+        what stopped there goes on without one."""
+        strategy = get_strategy(self._strategy)
+        outcome = await awaiting(strategy(problem, self._config), measure)
+        times = {r.time_ns: r.candidate for r in outcome.results if r.time_ns is not None}
+        best_ns = min(times, default=self._disproof_ns)
+        if problem.limit_ns is None or best_ns >= self._disproof_ns:
+            return outcome
+        spent = 0
+        if any(event.kind == "short circuit" for event in outcome.events):
+            spent = outcome.launches
+            unlimited = replace(problem, limit_ns=None)
+            outcome = await awaiting(strategy(unlimited, self._config), measure)
+        name = problem.names[times[best_ns]]
+        text = f"{name} is faster than the device's measured peak; the limit is not used"
+        events = (Event(_DISPROVED, text, times[best_ns]), *outcome.events)
+        return replace(outcome, events=events, launches=outcome.launches + spent)
 
     def _suspects(self, hardware: str) -> frozenset[str]:
         """Candidates to leave alone. Where that would be all of them, none: a process that was
@@ -134,7 +158,7 @@ class Session:
             mine = []
             for group, inside in one.groups:
                 groups[group.name] = group.priority_for(self._key)
-                mine.append((group.name, inside(self._key) if callable(inside) else inside))
+                mine.append((group.name, self._inside(group, inside)))
             memberships.append(mine)
             limits = tuple((g.name, g.patience) for g, _ in one.groups if g.patience is not None)
             if limits:
@@ -149,16 +173,30 @@ class Session:
                 known_ns=self._known_ns,
                 tie_order=tuple(one.id for one in tunables),
                 names=tuple(one.name for one in tunables),
+                never=found.never,
             ),
             found,
         )
+
+    def _inside(self, group: Group, priority: Any) -> int:
+        """A candidate's priority inside a group, for this key."""
+        if callable(priority):
+            name = f"{self._set.name}: group {group.name!r}"
+            return whole(name, called(name, "priority", priority, self._key))
+        return int(priority)
 
     # -- arguments --------------------------------------------------------------------------
 
     def _clone(self) -> tuple[tuple[Argument, ...], list[Slot]]:
         given = self._caller_args
         if self._set.inputs is not None:
-            given = self._set.bind(list(self._set.inputs(*given)), self._device)
+            made = called(self._set.name, "inputs", self._set.inputs, *given)
+            if not isinstance(made, Sequence) or isinstance(made, str | bytes):
+                raise UsageError(
+                    f"{self._set.name}: inputs= returned {made!r}; return a list with one argument "
+                    "for each of the kernel's"
+                )
+            given = self._set.bind(list(made), self._device)
         written = set(self._set.written(given))
         args: list[Argument] = list(given)
         slots: list[Slot] = []
@@ -217,12 +255,18 @@ class Session:
         evict = self._set.evict
 
         def record(recorder: Any, given: tuple[Argument, ...]) -> None:
-            evict(recorder, *given)
+            called("", "evict", evict, recorder, *given)
 
         from webtune.space import Params
         from webtune.tunable import Tunable
 
-        recorded = self._launcher.record(Tunable("evict", Params({}), "evict", record), args)
+        try:
+            recorded = self._launcher.record(Tunable("evict", Params({}), "evict", record), args)
+        except Reject as error:
+            reason = str(error)
+            if not reason.startswith("evict="):
+                reason = f"evict= cannot be recorded: {reason}"
+            raise UsageError(f"{self._set.name}: {reason}") from error
         self._recorded[-1] = recorded
         made = {id(handle) for handle in self._made}
         for place, arg in enumerate(args):

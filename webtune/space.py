@@ -162,7 +162,7 @@ def grid(**axes: Iterable[Value] | Value) -> Space:
     """The product of the axes: `grid(WG=[64, 128], VEC=[1, 4])`. A scalar is an axis of one.
 
     Values are int, float, bool or str (text is for sources built by a function). Raises
-    `SpaceError` for an axis without values, with repeated ones, or of another type.
+    `SpaceError` for an axis without values, with repeated or endless ones, or of another type.
     """
     checked: dict[str, tuple[Value, ...]] = {}
     for name, values in axes.items():
@@ -176,6 +176,8 @@ def grid(**axes: Iterable[Value] | Value) -> Space:
                     f"axis {name} has {value!r} of type {type(value).__name__}; "
                     "use int, float, bool or str"
                 )
+            if isinstance(value, float) and not math.isfinite(value):
+                raise SpaceError(f"axis {name} has {value!r}; values are finite")
         if len({(type(value) is bool, value) for value in axis}) != len(axis):
             raise SpaceError(f"axis {name} repeats a value: {list(axis)}")
         checked[name] = axis

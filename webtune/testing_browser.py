@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import webtune
-from webtune.errors import HostUnavailable
+from webtune.errors import HostUnavailable, UsageError
 
 __all__ = [
     "CHROMIUM_ARGUMENTS",
@@ -180,6 +180,8 @@ class PythonPage:
         `arguments` and the answer travel as JSON. It may be `async`; with `blocking` it may not,
         but may wait with `pyodide.ffi.run_sync`. Raises `PageError`.
         """
+        if not inspect.isfunction(function) or function.__name__ == "<lambda>":
+            raise UsageError(f"run takes a function that was defined with def, not {function!r}")
         # Annotations must not be looked up: what they name is not there.
         source = "from __future__ import annotations\n" + textwrap.dedent(
             inspect.getsource(function)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from webtune.buffers import Buffer, as_host_array, dtype_bytes, host_view
-from webtune.errors import ArgumentError
+from webtune.errors import ArgumentError, LaunchError
 from webtune.gpu.base import Device
 
 __all__ = ["download", "empty", "padded", "upload", "wrap"]
@@ -77,5 +77,10 @@ async def download(device: Device, buffer: Any) -> Any:
         raise ArgumentError("download takes a buffer of this tuner that was not destroyed")
     if buffer.owner is not device:
         raise ArgumentError("this buffer lives on another device; ask the tuner that made it")
-    raw = await device.read(buffer.handle, padded(buffer.nbytes))
+    try:
+        raw = await device.read(buffer.handle, padded(buffer.nbytes))
+    except LaunchError as error:
+        raise ArgumentError(
+            f"this buffer cannot be read: create your own buffers with COPY_SRC ({error})"
+        ) from error
     return host_view(raw[: buffer.nbytes], buffer.dtype, buffer.shape)

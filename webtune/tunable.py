@@ -13,13 +13,13 @@ from typing import Any
 from webtune.buffers import Argument, Buffer, HostArray, as_host_array, dtype_bytes
 from webtune.core.fingerprint import candidate_id, digest, set_fingerprint
 from webtune.core.work import Work
-from webtune.errors import ArgumentError, KernelError
+from webtune.errors import ArgumentError, KernelError, UsageError, WebtuneError
 from webtune.gpu.base import Device
 from webtune.material import material
 from webtune.recorder import Recorder
 from webtune.space import Params, Space
 
-__all__ = ["Group", "Tunable", "TunableSet"]
+__all__ = ["Group", "Tunable", "TunableSet", "called"]
 
 _BETWEEN_PAUSES = 16
 Priority = int | Callable[[Any], int]
@@ -37,7 +37,10 @@ class Group:
 
     def priority_for(self, key: Any) -> int:
         """The priority for one key."""
-        return self.priority(key) if callable(self.priority) else self.priority
+        if not callable(self.priority):
+            return self.priority
+        name = f"group {self.name!r}"
+        return whole(name, called(name, "priority", self.priority, key))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -296,7 +299,8 @@ class TunableSet:
         names = self.arguments
         if names is not None and len(args) != len(names):
             raise ArgumentError(
-                f"{self.name} takes {len(names)} arguments ({', '.join(names)}), {len(args)} given"
+                f"{self.name} takes {len(names)} argument{'s' * (len(names) != 1)} "
+                f"({', '.join(names)}), {len(args)} given"
             )
         return tuple(self._bind_one(place, arg, device) for place, arg in enumerate(args))
 
@@ -321,9 +325,10 @@ class TunableSet:
         host = as_host_array(arg)
         if host is None:
             raise ArgumentError(
-                f"{self.name}: argument {self.argument_name(place)} is a {type(arg).__name__}; "
-                "pass a webtune buffer, this device's own buffer, or anything with the buffer "
-                "protocol (a number goes into an override constant or a small array)"
+                f"{self.name}: argument {self.argument_name(place)} is of type "
+                f"{type(arg).__name__}; pass a webtune buffer, this device's own buffer, or "
+                "anything with the buffer protocol (a number goes into an override constant or "
+                "a small array)"
             )
         return host
 
@@ -343,14 +348,14 @@ class TunableSet:
     def key_of(self, args: Sequence[Argument]) -> Any:
         """What tells this problem from another: plain JSON values."""
         if self._key is not None:
-            return self._key(*args)
+            return called(self.name, "key", self._key, *args)
         return [_describe(arg) for arg in args]
 
     def work_of(self, args: Sequence[Argument]) -> Work | None:
         """The work of this problem, or None when nobody told it."""
         if self._work is None:
             return None
-        work = self._work(*args)
+        work = called(self.name, "work", self._work, *args)
         if isinstance(work, Work) and not (work.flops >= 0 and work.bytes >= 0):
             raise KernelError(f"{self.name}: work= returned {work!r}; neither may be negative")
         if work is not None and not isinstance(work, Work):
@@ -382,14 +387,40 @@ def _state(check: Any) -> list[list[str]]:
 
 
 def attached_groups(name: str, groups: Mapping[Group, Priority] | None) -> tuple[Any, ...]:
-    attached = tuple((groups or {}).items())
-    for group, _ in attached:
-        given: Any = group
-        if not isinstance(given, Group):
-            raise KernelError(
-                f"{name}: groups= maps wt.Group objects to priorities inside them, not {given!r}"
-            )
-    return attached
+    given: Any = groups if groups is not None else {}
+    pairs = tuple(given.items()) if isinstance(given, Mapping) else ()
+    if isinstance(given, Mapping) and all(
+        isinstance(group, Group) and (callable(priority) or _is_whole(priority))
+        for group, priority in pairs
+    ):
+        return pairs
+    raise KernelError(
+        f"{name}: groups= maps wt.Group objects to priorities inside them (whole numbers, or "
+        f"functions of the key), such as {{group: 0}}, not {given!r}"
+    )
+
+
+def called(name: str, what: str, function: Callable[..., Any], *args: Any) -> Any:
+    """What a function of the caller returns. What it raises becomes a `UsageError` that says which
+    function of which kernel it was; an error of webtune's own stays."""
+    try:
+        return function(*args)
+    except WebtuneError:
+        raise
+    except Exception as error:
+        whose = f"{name}: " if name else ""
+        raise UsageError(f"{whose}{what}= raised {type(error).__name__}: {error}") from error
+
+
+def whole(name: str, priority: Any) -> int:
+    """A priority as a whole number. `UsageError` on anything else."""
+    if not _is_whole(priority):
+        raise UsageError(f"{name}: priority= came out as {priority!r}; it must be a whole number")
+    return int(priority)
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _caller(

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 from webtune import transfer
+from webtune.bench import Joined
 from webtune.buffers import Argument, Buffer
 from webtune.core.config import Config
 from webtune.core.model import Hit, LookUp
@@ -188,7 +189,8 @@ class Tuner:
     def peaks(self, *, fresh: bool = False, progress: Progress | None = None) -> Peaks:
         """The device's measured peaks: arithmetic, memory in and beyond caches, launch. Remembered
         like picks; once known, kernels with `work=` stop early when they come close, and tables
-        show how close. It takes some seconds; `progress` hears of each of its tunes."""
+        show how close. It takes some seconds; `progress` gets the events of all its tunes as those
+        of one."""
         self._must_block("peaks")
         return complete(self._find_peaks(fresh=fresh, progress=progress))
 
@@ -196,11 +198,22 @@ class Tuner:
         """The same, awaiting."""
         return await self._find_peaks(fresh=fresh, progress=progress, gives_way=True)
 
-    async def _find_peaks(self, **options: Any) -> Peaks:
-        async def tune(probe: TunableSet, args: Sequence[Buffer]) -> TuneReport:
-            return await self.decide(self._understand(probe, args), **options)
+    async def _find_peaks(
+        self, *, fresh: bool, progress: Progress | None, gives_way: bool = False
+    ) -> Peaks:
+        joined = None if progress is None else Joined(progress)
 
-        known = None if options["fresh"] else self.known_peaks()
+        async def tune(probe: TunableSet, args: Sequence[Buffer]) -> TuneReport:
+            problem = self._understand(probe, args)
+            options: dict[str, Any] = {"progress": joined, "gives_way": gives_way}
+            report = await self.decide(problem, fresh=fresh, **options)
+            if report.winner_ns is None and not fresh:  # a pick whose record is gone
+                report = await self.decide(problem, fresh=True, **options)
+            if joined is not None:
+                joined.next(len(probe.tunables))
+            return report
+
+        known = None if fresh else self.known_peaks()
         found = known or await measure_peaks(self.device.limits, self.empty, tune)
         self._remembered.peaks = found
         return found

@@ -70,9 +70,9 @@ def test_a_launch_function_that_raises_is_the_candidates_reason(tuner, args):
 @pytest.mark.parametrize(
     ("bad", "says"),
     [
-        (3.5, "is a float"),
-        ("text", "is a str"),
-        (None, "is a NoneType"),
+        (3.5, "is of type float"),
+        ("text", "is of type str"),
+        (None, "is of type NoneType"),
         (np.zeros(1000, np.int32), "holds i32"),
         (np.zeros(1000, np.float64), "holds f64"),
         (np.zeros(0, np.float32), "has 0 bytes"),
@@ -83,6 +83,108 @@ def test_a_launch_function_that_raises_is_the_candidates_reason(tuner, args):
 def test_an_argument_of_the_wrong_kind_or_dtype_is_told_at_the_call(tuner, args, bad, says):
     with pytest.raises(wt.ArgumentError, match=says):
         tuner.run(copy_kernel(), bad, args[1])
+    works(tuner)
+
+
+UNIFORM = """
+struct P { rows: u32, cols: u32 }
+override WG: u32;
+@group(0) @binding(0) var<uniform> p: P;
+@group(0) @binding(1) var<storage, read_write> y: array<u32>;
+@compute @workgroup_size(WG) fn main() { y[0] = p.rows; y[1] = p.cols; }
+"""
+
+
+def uniform_kernel(**changes):
+    return wt.Kernel(
+        "uniform", **{"source": UNIFORM, "params": wt.grid(WG=[1, 2]), "workgroups": 1, **changes}
+    )
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.uint64, np.float64, np.bool_])
+def test_data_that_no_wgsl_buffer_holds_is_told_also_where_a_struct_is_declared(tuner, dtype):
+    y = tuner.empty(2, "u32")
+    with pytest.raises(wt.ArgumentError, match="which no WGSL buffer does; convert it"):
+        tuner.run(uniform_kernel(), np.array([64, 128], dtype), y)
+    with pytest.raises(wt.ArgumentError, match=r"which no WGSL buffer does; .* to f32"):
+        tuner.run(copy_kernel(), tuner.upload(np.ones(8, dtype)), tuner.empty(8))
+    tuner.run(uniform_kernel(), np.array([64, 128], np.uint32), y)
+    assert list(tuner.download(y)) == [64, 128]
+
+
+def test_a_uniform_with_too_much_data_is_told(tuner):
+    y = tuner.empty(2, "u32")
+    with pytest.raises(wt.ArgumentError, match="has 28 bytes, P takes 8"):
+        tuner.run(uniform_kernel(), np.zeros(7, np.uint32), y)
+    tuner.run(uniform_kernel(), np.array([1, 2, 0, 0], np.uint32), y)  # padded to 16 bytes
+
+
+def test_a_constant_that_params_has_already_is_told(tuner, args):
+    with pytest.raises(wt.NoValidKernel, match="constants= sets WG, which params= has already"):
+        tuner.run(copy_kernel(constants=lambda p, x, y: {"WG": 128}), *args)
+    report = tuner.tune(copy_kernel(constants=lambda p, x, y: {"WG": p.WG}), *args)
+    assert report.winner is not None
+
+
+@pytest.mark.parametrize("value", [16.5, -1, 2**32])
+def test_a_parameter_that_its_override_cannot_be_is_told(tuner, args, value):
+    with pytest.raises(wt.NoValidKernel, match="override WG is a u32, which cannot be"):
+        tuner.run(copy_kernel(params=wt.grid(WG=[value]), workgroups=1), *args)
+
+
+def test_a_source_without_an_entry_point_is_told():
+    with pytest.raises(wt.KernelError, match="no @compute function"):
+        copy_kernel(source="hello")
+
+
+@pytest.mark.parametrize(
+    ("what", "function"),
+    [
+        ("key", lambda x: [1]),
+        ("work", lambda p, x: None),
+        ("inputs", lambda x: [x]),
+        ("evict", lambda rec: None),
+    ],
+)
+def test_a_function_of_the_callers_that_raises_is_named_with_its_kernel(
+    tuner, args, what, function
+):
+    with pytest.raises(wt.UsageError, match=rf"copy: {what}= raised TypeError: .*argument"):
+        tuner.tune(copy_kernel(**{what: function}), *args)
+    works(tuner)
+
+
+def test_inputs_that_are_no_list_are_told(tuner, args):
+    with pytest.raises(wt.UsageError, match="copy: inputs= returned 1; return a list"):
+        tuner.tune(copy_kernel(inputs=lambda x, y: 1), *args)
+
+
+@pytest.mark.parametrize("what", ["constants", "workgroups"])
+def test_a_launch_function_that_raises_is_named_in_the_reason_once_for_all(tuner, args, what):
+    with pytest.raises(wt.NoValidKernel) as caught:
+        tuner.run(copy_kernel(**{what: lambda p: 1}), *args)
+    assert str(caught.value).count(f"{what}= raised TypeError") == 1
+    assert set(caught.value.failures) == {"WG=32", "WG=64"}
+
+
+@pytest.mark.parametrize("groups", [[wt.Group("a")], {wt.Group("a"): "x"}, {"a": 1}])
+def test_groups_that_are_no_priorities_by_group_are_told(groups):
+    with pytest.raises(wt.KernelError, match=r"groups= maps wt\.Group objects to priorities"):
+        copy_kernel(groups=groups)
+
+
+@pytest.mark.parametrize("priority", [lambda: 1, lambda key: "high"])
+def test_a_priority_that_is_none_is_told_with_its_group(tuner, args, priority):
+    with pytest.raises(wt.UsageError, match=r"group 'a': priority= (raised|came out as)"):
+        tuner.tune(copy_kernel(groups={wt.Group("a", priority=priority): 0}), *args)
+    with pytest.raises(wt.UsageError, match=r"group 'a': priority= (raised|came out as)"):
+        tuner.tune(copy_kernel(groups={wt.Group("a"): priority}), *args)
+
+
+@pytest.mark.parametrize("compute_pass", [None, 7, "pass"])
+def test_what_is_no_compute_pass_is_told_at_once(tuner, args, compute_pass):
+    with pytest.raises(wt.ArgumentError, match="pass a GPUComputePassEncoder"):
+        tuner.record(compute_pass, copy_kernel(params=wt.grid(WG=[16, 128])), *args)
     works(tuner)
 
 
@@ -271,6 +373,11 @@ def test_a_raw_buffer_that_cannot_be_copied_is_told_by_name():
             tuner.run(copy_kernel(), x, y)
         with pytest.raises(wt.ArgumentError, match="positive"):
             tuner.wrap(y, "f32", (-4,))
+        with pytest.raises(wt.ArgumentError, match=r"cannot be read.*COPY_SRC"):
+            tuner.download(tuner.wrap(y, "f32"))
+        checked = copy_kernel(check=wt.AllClose(reference=lambda x, y: x))
+        with pytest.raises(wt.UsageError, match=r"copy: check= reads x .*COPY_SRC"):
+            tuner.run(checked, y, tuner.empty(1000))
 
 
 def test_a_buffer_destroyed_between_gathering_and_tuning_is_told(tuner, args):

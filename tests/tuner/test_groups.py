@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 import webtune as wt
 from webtune.testing import Faults, ScriptedDevice
 
@@ -71,6 +73,16 @@ def test_a_negative_priority_skips_the_group_and_says_so(make, opened):
         "group 'large' has priority -1 for this key (negative: skipped)"
     )
     assert "group 'large' has priority -1" in str(tuner.explain(ops, y))
+
+
+def test_where_every_group_is_left_out_the_error_says_why(make, opened):
+    closed = wt.Group("slow", priority=-1)
+    decisions = []
+    tuner = opened(ScriptedDevice(), record=decisions.append)
+    with pytest.raises(wt.NoValidKernel, match="group 'slow' has priority -1 for this key"):
+        tuner.tune(make("ab", groups={name: {closed: 0} for name in "ab"}), tuner.empty(4, "u32"))
+    told = [event["text"] for each in decisions for event in each["events"]]
+    assert not any("no batch of the plan" in text for text in told)
 
 
 def test_patience_skips_the_rest_of_a_group_that_does_not_improve(make, opened):

@@ -23,7 +23,9 @@ from webtune.commands.cache import PEAKS
 from webtune.drive import complete
 from webtune.errors import StoreWarning, UsageError, WebtuneError
 from webtune.gpu.base import Clock
-from webtune.report import Table, counted, duration, rate, wrapped
+from webtune.progress import shown
+from webtune.report import Table, counted, duration, wrapped
+from webtune.roofline import most_candidates
 
 __all__ = ["Finding", "adapters", "doctor"]
 
@@ -240,16 +242,21 @@ def _computes(tuner: wt.Tuner) -> Finding:
 
 
 def _roofline(tuner: wt.Tuner) -> Finding:
+    total = most_candidates(tuner.device.limits)
     try:
-        peaks = tuner.peaks()
+        with shown("roofline", total, quiet=tuner.known_peaks() is not None) as progress:
+            peaks = tuner.peaks(progress=progress)
     except WebtuneError as error:
         return Finding("roofline", f"could not be measured: {error}", "update the GPU's driver")
-    return Finding(
-        "roofline",
-        f"{rate(peaks.flops_per_s, None, 1_000_000_000)}, "
-        f"{rate(None, peaks.bytes_per_s, 1_000_000_000)}, "
-        f"an empty dispatch takes {duration(peaks.launch_ns)}",
-    )
+    numbers = {
+        "flops_per_s": peaks.flops_per_s,
+        "bytes_per_s": peaks.bytes_per_s,
+        "launch_ns": peaks.launch_ns,
+        "ladder": [
+            {"working_set_bytes": size, "bytes_per_s": reached} for size, reached in peaks.cached
+        ],
+    }
+    return Finding("roofline", str(peaks), facts=(("roofline", numbers),))
 
 
 def _store(tuner: wt.Tuner, caught: list[Any]) -> Finding:

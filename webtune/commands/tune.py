@@ -10,11 +10,13 @@ from typing import Any
 
 import webtune as wt
 from webtune import kernels
+from webtune.core.peaks import BELIEVED
 from webtune.errors import DeviceLost, UsageError, WebtuneError
 from webtune.kernels import Bundled
 from webtune.progress import shown
 from webtune.report import Table, candidate_table, counted, duration, factor, rate, spread
 from webtune.results import TuneReport
+from webtune.roofline import most_candidates
 
 __all__ = ["tune"]
 
@@ -29,7 +31,10 @@ def tune(options: argparse.Namespace) -> int:
     settings = {name: value for name, value in given.items() if value is not None}
     with wt.open_tuner(**settings) as tuner:
         if options.roofline:
-            tuner.peaks()
+            total = most_candidates(tuner.device.limits)
+            known = tuner.known_peaks() is not None
+            with shown("roofline", total, quiet=options.quiet or known) as progress:
+                tuner.peaks(progress=progress)
         entries = []
         reports: list[TuneReport] = []
         for bundled, size in wanted:
@@ -189,6 +194,10 @@ def _sentence(tuner: wt.Tuner, entries: list[dict[str, Any]]) -> str:
         parts.append(f"{kept} answered from the store, nothing measured")
     if failed:
         parts.append(f"{failed} failed")
+    beyond = [entry["kernel"] for entry in entries if (entry.get("roofline") or 0) > BELIEVED]
+    if beyond:
+        names = ", ".join(dict.fromkeys(beyond))
+        parts.append(f"faster than the measured peak, whose limit is not used: {names}")
     if not out and not failed:
         parts.append("no candidate was rejected or failed")
     return f"{'; '.join(parts)}. Store: {tuner.store.location}"

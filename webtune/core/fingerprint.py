@@ -92,7 +92,7 @@ def _single(value: Any, place: str) -> Any:
     # numpy's booleans are no `bool`; asked by name, since numpy is not to be imported for it.
     if type(value).__module__ == "numpy" and type(value).__name__ in ("bool", "bool_"):
         return bool(value)
-    raise KeyUnserialisable(f"{place} is a {type(value).__name__}: {_remedy(value)}")
+    raise KeyUnserialisable(f"{place} is of type {type(value).__name__}: {_remedy(value)}")
 
 
 def _finite(value: float, place: str) -> float:

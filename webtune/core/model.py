@@ -133,7 +133,8 @@ class Problem:
     close enough to the device's peak to stop at. `known_ns` holds samples that an earlier tune
     took of candidates whose source has not changed (a partial re-tune); a strategy may spare those
     that the evidence leaves far behind. `tie_order` ranks candidates for the tie rule (a
-    digest of each candidate's content, so the order of the list never decides).
+    digest of each candidate's content, so the order of the list never decides). `never` says why
+    a candidate is in no batch.
     """
 
     batches: tuple[tuple[int, ...], ...]
@@ -143,6 +144,7 @@ class Problem:
     known_ns: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     tie_order: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
+    never: Mapping[int, str] = field(default_factory=dict)
 
 
 StrategyRun = Generator[Round, Sequence[Reading], Outcome]

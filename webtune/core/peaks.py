@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
-from webtune.core.bounds import Bound, achieved, limit_ns
+from webtune.core.bounds import Bound, achieved, ideal_s, limit_ns
 from webtune.core.config import Config
 from webtune.core.work import Work
 
-__all__ = ["Peaks"]
+__all__ = ["BELIEVED", "Peaks"]
+
+BELIEVED = 1.1
+"""The fraction of a roofline up to which a time may be noise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,29 +36,40 @@ class Peaks:
         least = max(sizes, default=0)
         return max([self.bytes_per_s, *(rate for size, rate in self.cached if size >= least)])
 
-    def bounds(self, work: Work, config: Config) -> tuple[Bound, ...]:
-        """The two roofs over `work`, with the thresholds of the configuration."""
-        moved = Bound(
-            work.bytes, self.bandwidth(work.bytes), config.usable_memory_threshold, "memory"
-        )
+    def bounds(
+        self, work: Work, config: Config, data_bytes: int | None = None
+    ) -> tuple[Bound, ...]:
+        """The two roofs over `work`, with the thresholds of the configuration. The working set is
+        at most what is moved, and at most `data_bytes`, the buffers that it lies in."""
+        memory = self.bandwidth(min(work.bytes, data_bytes or math.inf))
         return (
             Bound(work.flops, self.flops_per_s, config.usable_compute_threshold, "compute"),
-            moved,
+            Bound(work.bytes, memory, config.usable_memory_threshold, "memory"),
         )
 
-    def limit_ns(self, work: Work, config: Config) -> int | None:
+    def limit_ns(self, work: Work, config: Config, data_bytes: int | None = None) -> int | None:
         """The slowest time that is close enough to the roofline to stop looking, or None."""
-        return limit_ns(self.bounds(work, config), self.launch_ns / 1e9)
+        return limit_ns(self.bounds(work, config, data_bytes), self.launch_ns / 1e9)
 
-    def achieved(self, work: Work, time_ns: int) -> float | None:
+    def achieved(self, work: Work, time_ns: int, data_bytes: int | None = None) -> float | None:
         """The fraction of the roofline that a time reaches, or None when it cannot be said."""
-        return achieved(self.bounds(work, Config()), time_ns)
+        return achieved(self.bounds(work, Config(), data_bytes), time_ns)
+
+    def disproof_ns(self, work: Work, data_bytes: int | None = None) -> int:
+        """A time below this, ns, beats the roofline by more than noise: the peak was measured too
+        low or the work is declared too large. 0 where nothing is known."""
+        least = ideal_s(self.bounds(work, Config(), data_bytes))
+        return 0 if least is None else round(least * 1e9 / BELIEVED)
 
     def __str__(self) -> str:
-        rates = "".join(
-            f"; {rate / 1e9:.4g} GB/s within {size / 2**20:.4g} MiB" for size, rate in self.cached
+        # Of sizes that are held against the same bandwidth, the largest says it all.
+        within = {self.bandwidth(size): size for size, _ in self.cached}
+        within.pop(self.bytes_per_s, None)
+        memory = "".join(
+            f", {rate / 1e9:.4g} GB/s within {size / 2**20:.4g} MiB"
+            for rate, size in within.items()
         )
         return (
-            f"{self.flops_per_s / 1e9:.4g} GFLOP/s, {self.bytes_per_s / 1e9:.4g} GB/s, an empty "
-            f"dispatch takes {self.launch_ns / 1e3:.4g} µs{rates}"
+            f"{self.flops_per_s / 1e9:.4g} GFLOP/s, {self.bytes_per_s / 1e9:.4g} GB/s{memory}, an "
+            f"empty dispatch takes {self.launch_ns / 1e3:.4g} µs"
         )

@@ -205,6 +205,9 @@ class NativeDevice:
 
     def encode(self, compute_pass: Any, program: Program) -> None:
         native = self._own(program)
+        if not hasattr(compute_pass, "set_pipeline"):
+            kind = type(compute_pass).__name__
+            raise ArgumentError(f"compute_pass is of type {kind}; pass a GPUComputePassEncoder")
         with self._link.guard():
             native.encode(compute_pass)
 

@@ -147,8 +147,8 @@ def choose_store(store: Any, config: Config) -> Store:
         return OpfsStore("default" if wanted == "auto" else wanted)
     if not hasattr(wanted, "get") or not hasattr(wanted, "put"):
         raise UsageError(
-            f"store= is a {type(wanted).__name__}; use None, 'memory', 'none', the name of a set "
-            "of picks, or a store"
+            f"store= is of type {type(wanted).__name__}; use None, 'memory', 'none', the name of "
+            "a set of picks, or a store"
         )
     chosen: Store = wanted
     return chosen

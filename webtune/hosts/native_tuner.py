@@ -105,7 +105,8 @@ def choose_store(store: Any, config: Config) -> Store:
         return SqliteStore(folder=wanted)
     if not hasattr(wanted, "get") or not hasattr(wanted, "put"):
         raise UsageError(
-            f"store= is a {type(wanted).__name__}; use None, 'memory', 'none', a folder, or a store"
+            f"store= is of type {type(wanted).__name__}; use None, 'memory', 'none', a folder, "
+            "or a store"
         )
     chosen: Store = wanted
     return chosen

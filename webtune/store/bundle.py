@@ -81,7 +81,8 @@ class Bundle:
             return cls.loads(bundle)
         if not isinstance(bundle, str | os.PathLike):
             raise UsageError(
-                f"bundle= is a {type(bundle).__name__}; pass a Bundle, its JSON text or a path"
+                f"bundle= is of type {type(bundle).__name__}; pass a Bundle, its JSON text or "
+                "a path"
             )
         try:
             with open(bundle, encoding="utf-8") as file:

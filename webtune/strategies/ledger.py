@@ -151,6 +151,8 @@ class Ledger:
         planned = [each for batch in self.problem.batches for each in batch]
         won = verdict is not None
         self.skip(planned, "never reached: a batch before it had an answer" if won else "not run")
+        for each, reason in self.problem.never.items():
+            self.skip([each], reason)
         self.skip(range(self.problem.count), "it is in no batch of the plan")
         results = tuple(self._result(each, verdict) for each in range(self.problem.count))
         if verdict is not None:
