@@ -51,6 +51,12 @@ def test_a_value_of_another_type_is_refused():
         wt.grid(WG=[None])
 
 
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
+def test_a_value_without_an_end_is_refused_where_it_is_written(value):
+    with pytest.raises(wt.SpaceError, match=r"axis S has .*; values are finite"):
+        wt.grid(S=[1.0, value])
+
+
 def test_a_constraint_that_leaves_nothing_is_refused_at_where():
     with pytest.raises(wt.SpaceError, match="leaves nothing of 2 points"):
         wt.grid(WG=[32, 64]).where(lambda p: p.WG > 1000)

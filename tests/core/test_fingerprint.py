@@ -65,6 +65,12 @@ def test_what_json_cannot_hold_is_refused_with_advice(key, advice):
         canonical(key)
 
 
+@pytest.mark.parametrize(("value", "kind"), [(object(), "object"), ({1}, "set"), (b"", "bytes")])
+def test_what_json_cannot_hold_is_told_with_its_place_and_its_type(value, kind):
+    with pytest.raises(KeyUnserialisable, match=rf"key\[1\]\['a'\] is of type {kind}: "):
+        canonical([0, {"a": value}])
+
+
 def test_a_key_that_holds_itself_is_refused():
     key = []
     key.append(key)
