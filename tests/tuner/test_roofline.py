@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 
 import pytest
 
@@ -14,8 +15,10 @@ from webtune.roofline import (
     LAUNCH,
     MEMORY,
     arithmetic_flops,
+    measure_peaks,
     memory_elements,
     memory_ladder,
+    most_candidates,
 )
 from webtune.testing import ScriptedDevice
 
@@ -32,9 +35,9 @@ def times(dispatch):
     """The probes at the peaks above, candidates by name."""
     if dispatch.source == ARITHMETIC.source:
         elements = dispatch.bindings[0].nbytes // 4
-        return round(arithmetic_flops(elements) / FLOPS_PER_S * 1e9)
+        return LAUNCH_NS + round(arithmetic_flops(elements) / FLOPS_PER_S * 1e9)
     if dispatch.source == MEMORY.source:
-        return round(2 * dispatch.bindings[0].nbytes / BYTES_PER_S * 1e9)
+        return LAUNCH_NS + round(2 * dispatch.bindings[0].nbytes / BYTES_PER_S * 1e9)
     return TIMES.get(dispatch.label, LAUNCH_NS)
 
 
@@ -184,10 +187,11 @@ def test_a_working_set_is_held_against_the_fastest_that_may_serve_it():
 def test_a_kernel_that_a_cache_serves_does_not_stop_at_the_peak_beyond_caches(make, opened):
     def with_cache(dispatch):
         if dispatch.source == LAUNCH.source:
-            return 100
-        nbytes = dispatch.bindings[0].nbytes
-        fast = dispatch.source == MEMORY.source and 2 * nbytes <= 1 << 18
-        return times(dispatch) // 10 if fast else times(dispatch)
+            return 20
+        if dispatch.source != MEMORY.source:
+            return times(dispatch)
+        nbytes = 2 * dispatch.bindings[0].nbytes
+        return 20 + round(nbytes / BYTES_PER_S * (1e8 if nbytes <= 1 << 18 else 1e9))
 
     tuner = opened(ScriptedDevice(with_cache, limits=SMALL))
     peaks = tuner.peaks()
@@ -199,6 +203,151 @@ def test_a_kernel_that_a_cache_serves_does_not_stop_at_the_peak_beyond_caches(ma
     assert min(samples(report).values()) >= 1
     assert report.winner.name == "c"
     assert tuner.known_peaks() == peaks
+
+
+def test_what_is_moved_more_than_once_is_held_against_the_bandwidth_of_its_buffers():
+    peaks = Peaks(1e12, 1e11, 2_000, ((1 << 18, 1e12), (1 << 20, 2e11)))
+    often = wt.Work(bytes=1 << 20)
+    assert peaks.bounds(often, Config())[1].peak_per_s == 2e11
+    assert peaks.bounds(often, Config(), 1 << 19)[1].peak_per_s == 1e12
+    assert peaks.bounds(often, Config(), 1 << 30)[1].peak_per_s == 2e11
+    assert peaks.limit_ns(often, Config(), 1 << 19) < peaks.limit_ns(often, Config())
+    assert peaks.achieved(often, 5_000, 1 << 19) < peaks.achieved(often, 5_000)
+
+
+def test_a_buffer_that_is_passed_twice_is_one_working_set(opened):
+    tuner = opened(device())
+    both = wt.TunableSet("both", outputs=[])
+    both.tunable("sum")(lambda rec, x, y: None)
+    x, y = tuner.empty(256), tuner.empty(256)
+    assert tuner._understand(both, (x, y)).data_bytes == 2048
+    assert tuner._understand(both, (x, x)).data_bytes == 1024
+
+
+@pytest.mark.parametrize("strategy", ["adaptive", "fixed", "seed-adaptive", "seed-fixed"])
+def test_a_limit_that_a_time_disproves_is_given_up_within_the_same_tune(make, opened, strategy):
+    decisions = []
+    tuner = opened(device(), record=decisions.append)
+    tuner.peaks()
+    # 10 µs at the peak, and "b" takes 2: it is within the limit, and shows that it is wrong.
+    kernel = make("abcd", work=lambda y: wt.Work(bytes=1e6))
+    report = tuner.tune(kernel, tuner.empty(4, "u32"), strategy=strategy)
+    assert report.winner.name == "c"
+    assert min(samples(report).values()) >= 1
+    assert report.limit_ns is None
+    assert decisions[-1]["limit_ns"] is None
+    assert decisions[-1]["launches"] == report.launches
+    first = decisions[-1]["events"][0]
+    assert first["kind"] == "limit disproved"
+    assert "faster than the device's measured peak; the limit is not used" in first["text"]
+    assert "the limit is not used" in str(report)
+
+
+def test_a_pick_that_beats_the_peak_keeps_the_next_tune_from_stopping_early(make, opened):
+    quick = {"a": 50_000, "b": 2_000, "c": 1_000, "d": 60_000}
+    tuner = opened(ScriptedDevice(lambda d: quick.get(d.label) or times(d), limits=SMALL))
+    # 2 µs at the peak: "b" is all that could be hoped for, and "c" takes half of it.
+    kernel = make("abcd", work=lambda y: wt.Work(bytes=2e5))
+    y = tuner.empty(4, "u32")
+    assert tuner.tune(kernel, y, strategy="adaptive").winner.name == "c"
+    tuner.peaks()
+    report = tuner.tune(kernel, y, strategy="adaptive", fresh=True)
+    assert report.winner.name == "c"
+    assert report.limit_ns is None
+    assert min(samples(report).values()) >= 1
+
+
+def test_probes_that_are_missing_are_measured_and_the_others_are_not(opened, tmp_path):
+    first = opened(device(), store=tmp_path)
+    peaks = first.peaks()
+    [rung] = {a.key for a, _ in first.store.entries() if a.name == MEMORY.name and "32768" in a.key}
+    first.store.purge(name=MEMORY.name, key=rung)
+    first.close()
+    gpu = device()
+    second = opened(gpu, store=tmp_path)
+    assert second.known_peaks() is None
+    heard = []
+    assert second.peaks(progress=heard.append) == peaks
+    assert len({event.candidate for event in heard}) == len(MEMORY)
+
+
+def test_probes_of_another_make_are_never_read_as_peaks(opened, tmp_path):
+    older = wt.Kernel(
+        MEMORY.name, source=MEMORY.source, params=MEMORY.params, workgroups=lambda p, x, y: 1
+    )
+    older.environment = "hardware"
+    first = opened(device(), store=tmp_path)
+    first.peaks()
+    for elements in memory_ladder(SMALL):
+        first.tune(older, first.empty(elements), first.empty(elements), fresh=True)
+    first.close()
+    assert opened(device(), store=tmp_path).known_peaks() is None
+
+
+class Nothing:
+    """A buffer of a device that is not there."""
+
+    def __init__(self, elements, dtype):
+        self.size = elements
+
+    def destroy(self):
+        pass
+
+
+def probed(flops_per_s, bytes_per_s):
+    """The sizes that each probe is asked for on such a device, and its peaks."""
+    asked = {}
+
+    async def tune(probe, args):
+        elements = args[0].size
+        asked.setdefault(probe.name.rpartition(".")[2], []).append(elements)
+        busy_s = {
+            ARITHMETIC: arithmetic_flops(elements) / flops_per_s,
+            MEMORY: 8 * elements / bytes_per_s,
+            LAUNCH: 0,
+        }[probe]
+        return SimpleNamespace(winner_ns=LAUNCH_NS + round(busy_s * 1e9))
+
+    return asked, asyncio.run(measure_peaks({}, Nothing, tune))
+
+
+@pytest.mark.parametrize(
+    ("flops_per_s", "bytes_per_s", "arithmetic", "memory"),
+    [
+        (5e9, 1e9, [1 << 11], [1 << 15, 1 << 19, 1 << 22]),
+        (5e13, 3e12, [1 << 11, 1 << 14, 1 << 17, 1 << 20], [1 << 15, 1 << 19, 1 << 22, 1 << 24]),
+    ],
+)
+def test_slow_devices_are_probed_with_little_work_and_wide_ones_are_filled(
+    flops_per_s, bytes_per_s, arithmetic, memory
+):
+    asked, peaks = probed(flops_per_s, bytes_per_s)
+    assert asked == {"launch": [1], "arithmetic": arithmetic, "memory": memory}
+    assert peaks.flops_per_s == pytest.approx(flops_per_s, rel=0.01)
+    assert peaks.bytes_per_s == pytest.approx(bytes_per_s, rel=0.01)
+    assert [size for size, _ in peaks.cached] == [8 * each for each in memory[:-1]]
+
+
+def test_who_waits_for_peaks_hears_of_every_probe_as_of_one_tune(opened):
+    tuner = opened(device())
+    heard = []
+    tuner.peaks(progress=heard.append)
+    met = {event.candidate for event in heard}
+    assert len(LAUNCH) + len(ARITHMETIC) + len(MEMORY) < len(met) <= most_candidates(SMALL)
+    assert met == set(range(len(met)))
+    assert [event.launches for event in heard] == sorted(event.launches for event in heard)
+    heard.clear()
+    tuner.peaks(progress=heard.append)
+    assert heard == []
+
+
+def test_peaks_are_a_sentence_with_units_that_tells_each_bandwidth_once():
+    peaks = Peaks(6.54e10, 5.4e9, 84_680, ((1 << 18, 2e9), (1 << 22, 9.2e9), (1 << 25, 8e9)))
+    assert str(peaks) == (
+        "65.4 GFLOP/s, 5.4 GB/s, 9.2 GB/s within 4 MiB, 8 GB/s within 32 MiB, an empty dispatch "
+        "takes 84.68 µs"
+    )
+    assert str(Peaks(1e12, 1e11, 2_000)) == "1000 GFLOP/s, 100 GB/s, an empty dispatch takes 2 µs"
 
 
 def test_a_time_beyond_the_measured_peak_is_called_so(make, opened):
