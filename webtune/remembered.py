@@ -14,7 +14,7 @@ from webtune.core.cache import PendingMark
 from webtune.core.config import Config
 from webtune.core.model import Hit, LookUp
 from webtune.core.peaks import Peaks
-from webtune.core.records import Record
+from webtune.core.records import CandidateRecord, Record
 from webtune.decisions import index_of_winner, make_record, no_valid_kernel
 from webtune.errors import DeviceLost, TuneWarning, warn
 from webtune.gpu.base import Device
@@ -114,7 +114,8 @@ class Remembered:
         data_bytes = problem.data_bytes
         bounds = peaks.bounds(work, self._config, data_bytes)
         disproof_ns = peaks.disproof_ns(work, data_bytes)
-        before_ns = self._winner_ns(problem.tunables, problem.address)
+        before = self._winner(problem.tunables, problem.address)
+        before_ns = None if before is None else before.time_ns
         # A pick that beat the peak shows that slower ones would pass for good enough.
         disproved = before_ns is not None and before_ns < disproof_ns
         if disproved or not self._config.short_circuit:
@@ -122,13 +123,16 @@ class Remembered:
         return Limit(bounds, peaks.limit_ns(work, self._config, data_bytes), disproof_ns)
 
     def _recall_ns(self, probe: TunableSet, key: Any) -> int | None:
-        return self._winner_ns(probe, self._problems.address(probe, key))
+        winner = self._winner(probe, self._problems.address(probe, key))
+        if winner is None:
+            return None
+        return winner.interval_ns[0] if winner.interval_ns else winner.time_ns
 
-    def _winner_ns(self, kernel: TunableSet, address: Address) -> int | None:
+    def _winner(self, kernel: TunableSet, address: Address) -> CandidateRecord | None:
         record = self.record(address)
         if record is None or not kernel.accepts(record.fingerprint):
             return None
-        return next((c.time_ns for c in record.candidates if c.id == record.winner), None)
+        return next((c for c in record.candidates if c.id == record.winner), None)
 
     # -- committing and telling ---------------------------------------------------------------
 

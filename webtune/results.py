@@ -87,6 +87,11 @@ class TuneReport:
         return self.winner.interval_ns if self.winner else None
 
     @property
+    def least_ns(self) -> int | None:
+        """The low end of the interval of the winner's time, ns; its time where it has none."""
+        return self.interval_ns[0] if self.interval_ns else self.winner_ns
+
+    @property
     def achieved(self) -> float | None:
         """The fraction of the device's roofline that the winner reaches; None where the work or
         the peaks are not known."""

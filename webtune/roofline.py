@@ -1,7 +1,8 @@
 """The device's own peaks, measured by kernels of ours that are tuned like any other.
 
-A peak is the work of a probe over the time of its fastest candidate, so it is remembered and
-shared as every pick is. The model: Williams, Waterman, Patterson, "Roofline", CACM 52(4), 2009.
+A peak is the work of a probe over the time of its fastest candidate (the low end of its interval,
+since noise only adds), so it is remembered and shared as every pick is. The model: Williams,
+Waterman, Patterson, "Roofline", CACM 52(4), 2009.
 """
 
 from __future__ import annotations
@@ -199,10 +200,10 @@ async def measure_peaks(limits: Mapping[str, int], empty: Empty, tune: Tune) -> 
         finally:
             for buffer in args:
                 buffer.destroy()
-        if report.winner_ns is None:
+        if report.least_ns is None:
             raise NoValidKernel(f"{probe.name} could not be timed on this device", {})
         try:
-            probe, shapes = walk.send(report.winner_ns)
+            probe, shapes = walk.send(report.least_ns)
         except StopIteration as end:
             peaks: Peaks = end.value
             return peaks
@@ -212,7 +213,7 @@ def remembered_peaks(
     limits: Mapping[str, int], recall: Callable[[Kernel, Any], int | None]
 ) -> Peaks | None:
     """The peaks out of memory or the store, or None where a probe is missing. `recall(probe, key)`
-    gives the winner's time in ns, or None; `limits` are the device's."""
+    gives the least time of its winner in ns, or None; `limits` are the device's."""
     walk = _walk(limits)
     probe, shapes = next(walk)
     while (time_ns := recall(probe, [[dtype, [size]] for dtype, size in shapes])) is not None:

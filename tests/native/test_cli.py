@@ -405,6 +405,14 @@ def test_the_roofline_is_measured_once_and_shown_in_tables(webtune: Run) -> None
     looked = webtune("doctor", "--roofline")
     assert looked.returncode == 0, looked.stderr
     assert "GFLOP/s" in looked.stdout
+    assert "roofline: tuning" in looked.stderr  # it takes seconds, and says what it does
+    again = webtune("doctor", "--roofline", "--json")
+    assert again.stderr == ""
+    numbers = document(again)["roofline"]
+    assert set(numbers) == {"flops_per_s", "bytes_per_s", "launch_ns", "ladder"}
+    assert all(value > 0 for name, value in numbers.items() if name != "ladder")
+    assert [rung["working_set_bytes"] for rung in numbers["ladder"]] == [1 << 18, 1 << 22, 1 << 25]
+    assert all(rung["bytes_per_s"] > 0 for rung in numbers["ladder"])
     told = webtune("tune", "saxpy", "--size", "small", "--roofline", "--json")
     assert told.returncode == 0, told.stderr
     (result,) = json.loads(told.stdout)["results"]

@@ -306,7 +306,7 @@ def probed(flops_per_s, bytes_per_s):
             MEMORY: 8 * elements / bytes_per_s,
             LAUNCH: 0,
         }[probe]
-        return SimpleNamespace(winner_ns=LAUNCH_NS + round(busy_s * 1e9))
+        return SimpleNamespace(least_ns=LAUNCH_NS + round(busy_s * 1e9))
 
     return asked, asyncio.run(measure_peaks({}, Nothing, tune))
 
