@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from webtune.buffers import Argument, Buffer, HostArray, dtype_bytes, host_view
-from webtune.errors import Failure, FailureKind, LaunchError, UsageError
-from webtune.gpu.base import Copy, Device, Handle, Program
+from webtune.errors import ArgumentError, Failure, FailureKind, UsageError
+from webtune.gpu.base import Copy, Device, Handle, Program, can_be_read
 
 if TYPE_CHECKING:
     from webtune.bench import Slot
@@ -72,7 +72,16 @@ class AllClose:
     def prepare(
         self, set_name: str, arguments: Sequence[Argument], names: Sequence[str]
     ) -> PreparedCheck:
-        """The check of one tune, on the tune's own arguments. Nothing is read before it is used."""
+        """The check of one tune, on the tune's own arguments. Nothing is read before it is used;
+        `ArgumentError` at once for a buffer that cannot be."""
+        for place, argument in enumerate(arguments):
+            readable = isinstance(argument, HostArray) or can_be_read(argument.handle)
+            if self.reference is not None and not readable:
+                raise ArgumentError(
+                    f"{set_name}: the check's reference reads {names[place] if names else place}, "
+                    "which was created without COPY_SRC; create your own buffers with it, or give "
+                    "inputs="
+                )
         return PreparedCheck(self, set_name, tuple(arguments), tuple(names))
 
     def tolerance(self, dtype: str, scale: float) -> tuple[float, float]:
@@ -139,7 +148,7 @@ class PreparedCheck:
                 raw = memoryview(bytes(argument.data))
             else:
                 nbytes = -(-argument.nbytes // 4) * 4
-                raw = (await self._read(device, argument, nbytes)).cast("B")[: argument.nbytes]
+                raw = (await device.read(argument.handle, nbytes)).cast("B")[: argument.nbytes]
             arrays.append(host_view(raw, argument.dtype, argument.shape))
         try:
             answer = reference(*arrays) if reference is not None else None
@@ -162,16 +171,6 @@ class PreparedCheck:
             for slot in slots
             if named.get(slot.name) is not None
         }
-
-    async def _read(self, device: Device, argument: Buffer, nbytes: int) -> memoryview:
-        try:
-            return await device.read(argument.handle, nbytes)
-        except LaunchError as error:
-            name = next(n for n, each in self._named_arguments() if each is argument)
-            raise UsageError(
-                f"{self._set_name}: check= reads {name} for its reference, and cannot: create your "
-                f"own buffers with COPY_SRC ({error})"
-            ) from error
 
     def _named_arguments(self) -> list[tuple[str, Buffer | HostArray]]:
         names = self._names or tuple(str(place) for place in range(len(self._arguments)))

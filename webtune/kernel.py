@@ -6,7 +6,6 @@ The source is read when the kernel is made, so a mistake shows where it was writ
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 from webtune.buffers import Argument, Buffer
@@ -17,7 +16,15 @@ from webtune.gpu.base import Device
 from webtune.material import material
 from webtune.recorder import Recorder, check_argument
 from webtune.space import Params, Space, grid
-from webtune.tunable import Group, Priority, Tunable, TunableSet, attached_groups, called
+from webtune.tunable import (
+    Group,
+    Priority,
+    Tunable,
+    TunableSet,
+    attached_groups,
+    called,
+    feature_names,
+)
 from webtune.wgsl import Interface, interface
 
 __all__ = ["Kernel"]
@@ -34,10 +41,11 @@ class Kernel(TunableSet):
       constants, for what the arguments decide.
     - `entry`: the compute entry point. `requires`: features, or a function of the parameters.
     - `repeat=False`: a sample must not run the kernel more than once in a row.
-    - `work(params, *args)`: a `Work`, of what any candidate must do; `params` are the first point
-      of the space, so it must not depend on them.
-    The rest is `TunableSet`'s, whose functions get the arguments alone. Raises `KernelError` or
-    `SpaceError` at once for what does not fit.
+    - `work(params, *args)`: a `Work`. It is asked for every point of the space, and the least of
+      the answers counts, as what any candidate must do; None for a point is not known.
+    The rest is `TunableSet`'s, whose functions (`key`, `inputs`, `evict`, the check's reference)
+    get the arguments without parameters. Raises `KernelError` or `SpaceError` at once for what
+    does not fit.
     """
 
     def __init__(
@@ -61,6 +69,7 @@ class Kernel(TunableSet):
         evict: Callable[..., None] | None = None,
         short_circuit: bool = True,
     ) -> None:
+        self.name = name  # errors below begin with it
         self.params = params if params is not None else grid()
         if not isinstance(self.params, Space):
             raise KernelError(f"{name}: params= takes wt.grid(…), not {type(params).__name__}")
@@ -85,7 +94,7 @@ class Kernel(TunableSet):
             restore=restore,
             key=key,
             check=check,
-            work=_with_params(work, first),
+            work=work,
             inputs=inputs,
             evict=evict,
             short_circuit=short_circuit,
@@ -98,11 +107,12 @@ class Kernel(TunableSet):
         self._append(self._build)
 
     def _text(self, params: Params) -> str:
-        text = self.source(params) if callable(self.source) else self.source
-        given: Any = text
+        given: Any = self.source
+        if callable(given):
+            given = called(self.name, "source", given, params)
         if not isinstance(given, str) or not given.strip():
-            raise KernelError(f"the source for ({params}) is not WGSL text: {given!r}")
-        return text
+            raise KernelError(f"{self.name}: the source for ({params}) is not WGSL text: {given!r}")
+        return given
 
     def _check_shader(self, name: str, shader: Interface) -> None:
         if not shader.entries:
@@ -154,6 +164,21 @@ class Kernel(TunableSet):
                 )
         return bound
 
+    def work_of(self, args: Sequence[Argument]) -> Work | None:
+        """The least work over all points, or None when one is not told. `UsageError` when `work=`
+        raises or returns something else."""
+        work = self._work
+        if work is None:
+            return None
+        flops, moved_bytes = [], []
+        for one in self.tunables:
+            told = self._told(called(self.name, "work", work, one.params, *args))
+            if told is None:
+                return None
+            flops.append(told.flops)
+            moved_bytes.append(told.bytes)
+        return Work(flops=min(flops), bytes=min(moved_bytes))
+
     def _build(self) -> Iterator[Tunable]:
         workgroups = self._workgroups
         # Long texts are digested once, and not once a candidate.
@@ -166,7 +191,9 @@ class Kernel(TunableSet):
         )
         texts: dict[str, str] = {}
         for params in self.params:
-            needs = self._requires(params) if callable(self._requires) else self._requires
+            needs: Any = self._requires
+            if callable(needs):
+                needs = called(self.name, "requires", needs, params)
             text = self._text(params)
             if text not in texts:
                 texts[text] = digest(text)
@@ -182,7 +209,7 @@ class Kernel(TunableSet):
                 ),
                 record=self._recording(params),
                 groups=self._groups,
-                requires=frozenset([needs] if isinstance(needs, str) else needs),
+                requires=feature_names(self.name, needs),
                 repeat=self._repeat,
             )
 
@@ -192,7 +219,11 @@ class Kernel(TunableSet):
             overrides = {override.name for override in interface(source).overrides}
             constants = {name: value for name, value in params.items() if name in overrides}
             if self._constants is not None:
-                more = dict(called("", "constants", self._constants, params, *args))
+                more: Any = called("", "constants", self._constants, params, *args)
+                if not isinstance(more, Mapping):
+                    raise KernelError(
+                        f"constants= returned {more!r}; return a dict of values by override"
+                    )
                 twice = [name for name in more if constants.get(name, more[name]) != more[name]]
                 if twice:
                     raise KernelError(
@@ -212,10 +243,3 @@ class Kernel(TunableSet):
             )
 
         return record
-
-
-def _with_params(
-    work: Callable[..., Work | None] | None, params: Params
-) -> Callable[..., Work | None] | None:
-    """`work=` is written as `lambda p, *args`, like the other functions of a kernel."""
-    return None if work is None else partial(work, params)

@@ -21,6 +21,8 @@ _SIZES = ("maxComputeWorkgroupsPerDimension", 65535)
 
 _NOWHERE = frozenset({"bool", "f64", "i64", "u64"})
 """Dtypes that no WGSL storage or uniform buffer holds."""
+_NUMPY = {"": "uint32", "u32": "uint32", "i32": "int32", "f32": "float32", "f16": "float16"}
+_LARGEST = {"f32": 3.4028234663852886e38, "f16": 65504.0}
 _WHOLE = {"u32": (0, 2**32 - 1), "i32": (-(2**31), 2**31 - 1)}
 
 
@@ -151,8 +153,8 @@ def check_argument(
         )
     if value.dtype in _NOWHERE:
         raise ArgumentError(
-            f"{name} holds {value.dtype}, which no WGSL buffer does; convert it first, for example "
-            f"to {declared.element or 'u32'}"
+            f"{name} holds {value.dtype}, which no WGSL buffer does; convert it, for example "
+            f"with .astype(np.{_NUMPY.get(declared.element, 'uint32')})"
         )
     if declared.element and not _same_dtype(declared, value):
         raise ArgumentError(
@@ -164,11 +166,14 @@ def check_argument(
             f"{name} has {value.nbytes} bytes, {declared.type} needs at least "
             f"{max(declared.least_bytes, 1)}"
         )
-    room = -(-declared.least_bytes // 16) * 16
-    if isinstance(value, HostArray) and declared.kind == "uniform" and 0 < room < value.nbytes:
-        raise ArgumentError(
-            f"{name} has {value.nbytes} bytes, {declared.type} takes {declared.least_bytes}"
-        )
+    if isinstance(value, HostArray) and declared.kind == "uniform" and declared.least_bytes:
+        # Data may come padded to the 16 bytes in which uniform structs are laid out.
+        room = -(-declared.least_bytes // 16) * 16
+        if value.nbytes not in (declared.least_bytes, -(-declared.least_bytes // 4) * 4, room):
+            raise ArgumentError(
+                f"{name} has {value.nbytes} bytes, {declared.type} takes {declared.least_bytes}; "
+                "pass one value for each member, with the padding that WGSL puts between them"
+            )
     limit_name = (
         "maxUniformBufferBindingSize"
         if declared.kind == "uniform"
@@ -218,7 +223,7 @@ def _constants(
             )
         if not _holds(known[name].type, value):
             raise KernelError(
-                f"{label}: override {name} is a {known[name].type}, which cannot be {value!r}"
+                f"{label}: override {name} is of type {known[name].type}, which cannot be {value!r}"
             )
         out.append((known[name].key, value))
     return tuple(out)
@@ -231,7 +236,7 @@ def _holds(type_name: str, value: float) -> bool:
         return low <= value <= high and value == int(value)
     if type_name == "bool":
         return value in (0, 1)
-    return math.isfinite(value)
+    return math.isfinite(value) and abs(value) <= _LARGEST.get(type_name, math.inf)
 
 
 def _check_size(size: tuple[int, ...] | None, limits: Mapping[str, int]) -> None:

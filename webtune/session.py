@@ -24,7 +24,7 @@ from webtune.errors import (
     UsageError,
     WebtuneError,
 )
-from webtune.gpu.base import Copy, Device
+from webtune.gpu.base import Copy, Device, can_be_read
 from webtune.launch import Launcher, Recorded
 from webtune.problem import Place
 from webtune.problem import Problem as Keyed
@@ -157,8 +157,8 @@ class Session:
         for index, one in enumerate(tunables):
             mine = []
             for group, inside in one.groups:
-                groups[group.name] = group.priority_for(self._key)
-                mine.append((group.name, self._inside(group, inside)))
+                groups[group.name] = self._priority(group, group.priority)
+                mine.append((group.name, self._priority(group, inside)))
             memberships.append(mine)
             limits = tuple((g.name, g.patience) for g, _ in one.groups if g.patience is not None)
             if limits:
@@ -178,12 +178,12 @@ class Session:
             found,
         )
 
-    def _inside(self, group: Group, priority: Any) -> int:
-        """A candidate's priority inside a group, for this key."""
+    def _priority(self, group: Group, priority: Any) -> int:
+        """The priority of a group or inside it, for this key."""
+        name = f"{self._set.name}: group {group.name!r}"
         if callable(priority):
-            name = f"{self._set.name}: group {group.name!r}"
-            return whole(name, called(name, "priority", priority, self._key))
-        return int(priority)
+            priority = called(name, "priority", priority, self._key)
+        return whole(name, priority)
 
     # -- arguments --------------------------------------------------------------------------
 
@@ -191,16 +191,23 @@ class Session:
         given = self._caller_args
         if self._set.inputs is not None:
             made = called(self._set.name, "inputs", self._set.inputs, *given)
-            if not isinstance(made, Sequence) or isinstance(made, str | bytes):
+            if not isinstance(made, list | tuple):
                 raise UsageError(
                     f"{self._set.name}: inputs= returned {made!r}; return a list with one argument "
                     "for each of the kernel's"
                 )
-            given = self._set.bind(list(made), self._device)
+            try:
+                given = self._set.bind(made, self._device)
+            except ArgumentError as error:
+                reason = str(error).removeprefix(f"{self._set.name}: ")
+                raise ArgumentError(
+                    f"{self._set.name}: inputs= returned what does not fit: {reason}"
+                ) from error
         written = set(self._set.written(given))
         args: list[Argument] = list(given)
         slots: list[Slot] = []
         copies: list[Copy] = []
+        self._refuse_unreadable(given, written)
         for place, arg in enumerate(given):
             if not isinstance(arg, Buffer) or not (place in written or self._clone_all):
                 continue
@@ -232,6 +239,21 @@ class Session:
                 f"your own buffers with COPY_SRC, or give inputs= ({error})"
             ) from error
         return tuple(args), slots
+
+    def _refuse_unreadable(self, given: Sequence[Argument], written: set[int]) -> None:
+        closed = [
+            self._set.argument_name(place)
+            for place, arg in enumerate(given)
+            if isinstance(arg, Buffer)
+            and (place in written or self._clone_all)
+            and arg.handle is not None
+            and not can_be_read(arg.handle)
+        ]
+        if closed:
+            raise ArgumentError(
+                f"{self._set.name}: a tune runs on copies, and {', '.join(closed)} could not be "
+                "copied: create your own buffers with COPY_SRC, or give inputs="
+            )
 
     def _buffer(self, nbytes: int, label: str) -> Any:
         handle = self._device.create_buffer(nbytes, label=label)
@@ -266,7 +288,7 @@ class Session:
             reason = str(error)
             if not reason.startswith("evict="):
                 reason = f"evict= cannot be recorded: {reason}"
-            raise UsageError(f"{self._set.name}: {reason}") from error
+            raise UsageError(f"{self._set.name}: {reason}") from (error.__cause__ or error)
         self._recorded[-1] = recorded
         made = {id(handle) for handle in self._made}
         for place, arg in enumerate(args):

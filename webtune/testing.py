@@ -231,6 +231,10 @@ class ScriptedDevice:
 
     def encode(self, compute_pass: Any, program: Any) -> None:
         """Add the program to a list that stands for the caller's pass, and run it."""
+        if not isinstance(compute_pass, list):
+            raise ArgumentError(
+                f"compute_pass is of type {type(compute_pass).__name__}; pass a list"
+            )
         compute_pass.append(program)
         self.submit(program)
 

@@ -183,9 +183,11 @@ class PythonPage:
         if not inspect.isfunction(function) or function.__name__ == "<lambda>":
             raise UsageError(f"run takes a function that was defined with def, not {function!r}")
         # Annotations must not be looked up: what they name is not there.
-        source = "from __future__ import annotations\n" + textwrap.dedent(
-            inspect.getsource(function)
-        )
+        try:
+            text = inspect.getsource(function)
+        except OSError as error:
+            raise UsageError(f"the source of {function!r} cannot be read: {error}") from error
+        source = "from __future__ import annotations\n" + textwrap.dedent(text)
         name = function.__name__
         return self.run_source(source, name, timeout_s=timeout_s, blocking=blocking, **arguments)
 

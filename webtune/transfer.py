@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from webtune.buffers import Buffer, as_host_array, dtype_bytes, host_view
-from webtune.errors import ArgumentError, LaunchError
-from webtune.gpu.base import Device
+from webtune.errors import ArgumentError
+from webtune.gpu.base import Device, can_be_read
 
 __all__ = ["download", "empty", "padded", "upload", "wrap"]
 
@@ -72,15 +72,15 @@ def wrap(device: Device, raw: Any, dtype: str, shape: int | Sequence[int] | None
 
 
 async def download(device: Device, buffer: Any) -> Any:
-    """A buffer's content as `host_view` gives it."""
+    """A buffer's content as `host_view` gives it. `ArgumentError` for what cannot be read."""
     if not isinstance(buffer, Buffer) or buffer.handle is None:
         raise ArgumentError("download takes a buffer of this tuner that was not destroyed")
     if buffer.owner is not device:
         raise ArgumentError("this buffer lives on another device; ask the tuner that made it")
-    try:
-        raw = await device.read(buffer.handle, padded(buffer.nbytes))
-    except LaunchError as error:
+    if not can_be_read(buffer.handle):
         raise ArgumentError(
-            f"this buffer cannot be read: create your own buffers with COPY_SRC ({error})"
-        ) from error
+            "this buffer cannot be read: it was created without COPY_SRC, which your own buffers "
+            "need to be downloaded"
+        )
+    raw = await device.read(buffer.handle, padded(buffer.nbytes))
     return host_view(raw[: buffer.nbytes], buffer.dtype, buffer.shape)

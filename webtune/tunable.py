@@ -6,6 +6,7 @@ The order of a set is the order of fallbacks while nothing is tuned, and decides
 from __future__ import annotations
 
 import inspect
+import numbers
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,13 +14,13 @@ from typing import Any
 from webtune.buffers import Argument, Buffer, HostArray, as_host_array, dtype_bytes
 from webtune.core.fingerprint import candidate_id, digest, set_fingerprint
 from webtune.core.work import Work
-from webtune.errors import ArgumentError, KernelError, UsageError, WebtuneError
+from webtune.errors import ArgumentError, KernelError, Reject, UsageError, WebtuneError
 from webtune.gpu.base import Device
 from webtune.material import material
 from webtune.recorder import Recorder
 from webtune.space import Params, Space
 
-__all__ = ["Group", "Tunable", "TunableSet", "called"]
+__all__ = ["Group", "Tunable", "TunableSet", "called", "feature_names"]
 
 _BETWEEN_PAUSES = 16
 Priority = int | Callable[[Any], int]
@@ -29,11 +30,21 @@ Priority = int | Callable[[Any], int]
 class Group:
     """Tunables that are tried together. Higher `priority` first, a negative one skips the group;
     a function gets the key. `patience` (adaptive strategy): after so many candidates of the group
-    in a row that do not improve on the best, the rest of it is skipped."""
+    in a row that do not improve on the best, the rest of it is skipped. `UsageError` for what is
+    no whole number."""
 
     name: str
     priority: Priority = 0
     patience: int | None = None
+
+    def __post_init__(self) -> None:
+        if not callable(self.priority):
+            whole(f"group {self.name!r}", self.priority)
+        if self.patience is not None and not (_is_whole(self.patience) and self.patience > 0):
+            raise UsageError(
+                f"group {self.name!r}: patience={self.patience!r}; it is how many candidates in a "
+                "row, at least 1, or None"
+            )
 
     def priority_for(self, key: Any) -> int:
         """The priority for one key."""
@@ -65,10 +76,12 @@ class TunableSet:
       a `Kernel` reads it in its WGSL).
     - `key(*args)`: what tells one problem from another, of plain JSON values; by default every
       argument's dtype and shape, and the values of small integer arrays.
-    - `check`: an object such as `AllClose`. `work(*args)`: a `Work`.
-    - `inputs(*args)`: arguments to tune on, instead of clones of the caller's.
+    - `check`: an object such as `AllClose`. `work(*args)`: a `Work`, the least that any candidate
+      must do (of a `Kernel` it is `work(params, *args)`).
+    - `inputs(*args)`: a list of arguments to tune on, instead of clones of the caller's.
     - `evict`: device work to run before every sample, outside the timed span:
       `evict(recorder, *args)`.
+    What one of these functions raises becomes a `UsageError` that names the set and the function.
     """
 
     environment: str | None = None
@@ -112,6 +125,7 @@ class TunableSet:
         self._digest: str | None = None
         self._order: str | None = None
         self._validity: tuple[Any, tuple[str, ...], str] = (None, (), "")
+        self._learned = ""
         if arguments is not None:
             self._check_names()
 
@@ -130,10 +144,10 @@ class TunableSet:
         candidate, or one for every point of the space."""
 
         def add(function: Callable[..., None]) -> Callable[..., None]:
-            self._learn_arguments(function, 1 if params is None else 2)
+            self._learn_arguments(function, params is not None)
             points: Iterable[Params] = [Params({})] if params is None else params
             attached = attached_groups(self.name, groups)
-            needs = frozenset([requires] if isinstance(requires, str) else requires)
+            needs = feature_names(self.name, requires)
 
             def build() -> Iterator[Tunable]:
                 # Not before: what the function names may be defined below it.
@@ -204,22 +218,39 @@ class TunableSet:
         self._tunables = self._digest = self._order = None
         self._validity = (None, (), "")
 
-    def _learn_arguments(self, function: Callable[..., None], skip: int) -> None:
+    def _learn_arguments(self, function: Callable[..., None], spaced: bool) -> None:
+        found = inspect.signature(function).parameters.values()
         positional = [
             parameter.name
-            for parameter in inspect.signature(function).parameters.values()
+            for parameter in found
             if parameter.kind
             in (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
             and parameter.default is inspect.Parameter.empty  # what a loop binds is no argument
         ]
-        names = tuple(positional[skip:])
+        given = ["the recorder", "the parameters"] if spaced else ["the recorder"]
+        names = tuple(positional[len(given) :])
+        called_as = f"{getattr(function, '__name__', 'it')}({', '.join(positional)})"
+        form = (
+            f"{called_as} was decorated with{'' if spaced else 'out'} params=, so it gets "
+            f"{', '.join(given)} and then the arguments"
+        )
+        if any(parameter.kind is inspect.Parameter.VAR_POSITIONAL for parameter in found):
+            if self.arguments is not None:
+                return
+            raise KernelError(
+                f"{self.name}: {called_as} takes any arguments; name each of them, or tell their "
+                "names with TunableSet(…, arguments=[…])"
+            )
+        if len(positional) < len(given):
+            raise KernelError(f"{self.name}: {form}")
         if self.arguments is None:
             self.arguments = names
+            self._learned = form
             self._check_names()
         elif len(names) != len(self.arguments):
             raise KernelError(
                 f"{self.name} takes {', '.join(self.arguments)}; this function takes "
-                f"{', '.join(names) or 'nothing'}"
+                f"{', '.join(names) or 'nothing'}: {form}"
             )
 
     def _check_names(self) -> None:
@@ -228,7 +259,8 @@ class TunableSet:
             if unknown and self.arguments is not None:
                 raise KernelError(
                     f"{self.name}: {what}= names {', '.join(unknown)}; "
-                    f"the arguments are {', '.join(self.arguments)}"
+                    f"the arguments are {', '.join(self.arguments) or 'none'}"
+                    + (f" ({self._learned})" if self._learned else "")
                 )
 
     # -- reading ----------------------------------------------------------------------------
@@ -300,7 +332,8 @@ class TunableSet:
         if names is not None and len(args) != len(names):
             raise ArgumentError(
                 f"{self.name} takes {len(names)} argument{'s' * (len(names) != 1)} "
-                f"({', '.join(names)}), {len(args)} given"
+                f"({', '.join(names) or 'none'}), {len(args)} given"
+                + (f"; {self._learned}" if self._learned else "")
             )
         return tuple(self._bind_one(place, arg, device) for place, arg in enumerate(args))
 
@@ -355,14 +388,15 @@ class TunableSet:
         """The work of this problem, or None when nobody told it."""
         if self._work is None:
             return None
-        work = called(self.name, "work", self._work, *args)
+        return self._told(called(self.name, "work", self._work, *args))
+
+    def _told(self, work: Any) -> Work | None:
+        """What `work=` returned, if it is work."""
         if isinstance(work, Work) and not (work.flops >= 0 and work.bytes >= 0):
             raise KernelError(f"{self.name}: work= returned {work!r}; neither may be negative")
-        if work is not None and not isinstance(work, Work):
-            raise KernelError(
-                f"{self.name}: work= returned {work!r}; return wt.Work(flops=…, bytes=…)"
-            )
-        return work
+        if work is None or isinstance(work, Work):
+            return work
+        raise KernelError(f"{self.name}: work= returned {work!r}; return wt.Work(flops=…, bytes=…)")
 
     def written(self, args: Sequence[Argument]) -> tuple[int, ...]:
         """Places of the arguments that some candidate may write: a tune clones these."""
@@ -402,14 +436,29 @@ def attached_groups(name: str, groups: Mapping[Group, Priority] | None) -> tuple
 
 def called(name: str, what: str, function: Callable[..., Any], *args: Any) -> Any:
     """What a function of the caller returns. What it raises becomes a `UsageError` that says which
-    function of which kernel it was; an error of webtune's own stays."""
+    function of which kernel it was. A device's failure stays as it is; without a name, inside a
+    candidate, every error of webtune's own does, and is the candidate's reason."""
     try:
         return function(*args)
-    except WebtuneError:
-        raise
     except Exception as error:
+        its_own = isinstance(error, Reject | UsageError) and name != ""
+        if isinstance(error, WebtuneError) and not its_own:
+            raise
         whose = f"{name}: " if name else ""
         raise UsageError(f"{whose}{what}= raised {type(error).__name__}: {error}") from error
+
+
+def feature_names(name: str, needs: Any) -> frozenset[str]:
+    """What `requires=` names. `KernelError` for what are no names."""
+    try:
+        found = frozenset([needs] if isinstance(needs, str) else needs)
+    except TypeError:
+        found = frozenset([needs])
+    if all(isinstance(each, str) for each in found):
+        return found
+    raise KernelError(
+        f"{name}: requires= takes names of features, such as ['subgroups'], not {needs!r}"
+    )
 
 
 def whole(name: str, priority: Any) -> int:
@@ -420,7 +469,7 @@ def whole(name: str, priority: Any) -> int:
 
 
 def _is_whole(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
+    return isinstance(value, numbers.Integral) and not isinstance(value, bool)
 
 
 def _caller(

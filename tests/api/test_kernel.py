@@ -1,8 +1,11 @@
 """Kernels: what is wrong is told where it was written; ids follow content and nothing else."""
 
+from array import array
+
 import pytest
 
 import webtune as wt
+from webtune.testing import ScriptedDevice
 
 SOURCE = """
 override WG: u32;
@@ -112,6 +115,84 @@ def test_a_function_candidate_is_known_by_its_code_and_what_it_names():
 
     assert make_set("a") == make_set("a")
     assert set(make_set("a")).isdisjoint(make_set("b"))
+
+
+def test_a_function_without_the_parameters_that_it_gets_is_told():
+    ops = wt.TunableSet("ops")
+
+    @ops.tunable("one", params=wt.grid(N=[1, 2]))
+    def one(rec, x, y):
+        pass
+
+    with pytest.raises(
+        wt.ArgumentError,
+        match=r"ops takes 1 argument \(y\), 2 given; one\(rec, x, y\) was decorated with params=, "
+        "so it gets the recorder, the parameters and then the arguments",
+    ):
+        ops.bind([array("f", [0.0]), array("f", [0.0])], ScriptedDevice())
+    with pytest.raises(wt.KernelError, match=r"outputs= names x; the arguments are y \(two"):
+
+        @wt.TunableSet("others", outputs=["x"]).tunable("two", params=wt.grid(N=[1, 2]))
+        def two(rec, x, y):
+            pass
+
+
+@pytest.mark.parametrize("params", [None, wt.grid(N=[1])])
+def test_a_function_that_takes_no_recorder_is_told(params):
+    with pytest.raises(wt.KernelError, match=r"ops: nothing\(\) was decorated with.*the recorder"):
+
+        @wt.TunableSet("ops").tunable("none", params=params)
+        def nothing():
+            pass
+
+
+def test_a_function_of_any_arguments_needs_a_set_that_names_them():
+    def candidate(rec, *args):
+        pass
+
+    with pytest.raises(wt.KernelError, match=r"candidate\(rec\) takes any arguments; name each"):
+        wt.TunableSet("ops").tunable("one")(candidate)
+    ops = wt.TunableSet("ops", arguments=["x", "y"], outputs=["y"])
+    ops.tunable("one")(candidate)
+    assert ops.arguments == ("x", "y")
+
+
+@pytest.mark.parametrize("needs", [None, 7, ["subgroups", 3]])
+def test_features_that_are_no_names_are_told(needs):
+    with pytest.raises(wt.KernelError, match=r"copy: requires= takes names of features"):
+        _ = make(requires=lambda p: needs).tunables
+    with pytest.raises(wt.KernelError, match=r"ops: requires= takes names of features"):
+        wt.TunableSet("ops").tunable("one", requires=needs)(lambda rec, x: None)
+
+
+def test_a_source_or_requires_function_that_raises_is_named():
+    with pytest.raises(wt.UsageError, match="copy: source= raised ZeroDivisionError") as caught:
+        make(source=lambda p: 1 / 0)
+    assert isinstance(caught.value.__cause__, ZeroDivisionError)
+    with pytest.raises(wt.UsageError, match="copy: requires= raised ZeroDivisionError"):
+        _ = make(requires=lambda p: 1 / 0).tunables
+
+
+@pytest.mark.parametrize("wrong", [{"priority": "high"}, {"priority": 1.5}, {"patience": 0}])
+def test_a_group_with_a_number_that_is_none_is_refused_where_it_is_made(wrong):
+    with pytest.raises(wt.UsageError, match="group 'wide': "):
+        wt.Group("wide", **wrong)
+
+
+def test_a_priority_may_be_any_whole_number():
+    import numpy as np
+
+    assert wt.Group("wide", priority=lambda key: np.int64(key)).priority_for(2) == 2
+
+
+def test_the_work_of_a_kernel_is_the_least_of_its_points():
+    def work(p, x, y):
+        return wt.Work(flops=1000 // p.WG, bytes=p.WG)
+
+    args = [array("f", [0.0])] * 2
+    assert make(work=work).work_of(args) == wt.Work(flops=1000 // 64, bytes=32)
+    assert make().work_of(args) is None
+    assert make(work=lambda p, x, y: None if p.WG == 64 else work(p, x, y)).work_of(args) is None
 
 
 def test_a_set_is_enumerated_in_pieces_where_the_host_must_breathe():

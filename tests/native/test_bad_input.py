@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import webtune as wt
+from webtune.recorder import _holds
 
 COPY = """
 override WG: u32;
@@ -106,7 +107,7 @@ def test_data_that_no_wgsl_buffer_holds_is_told_also_where_a_struct_is_declared(
     y = tuner.empty(2, "u32")
     with pytest.raises(wt.ArgumentError, match="which no WGSL buffer does; convert it"):
         tuner.run(uniform_kernel(), np.array([64, 128], dtype), y)
-    with pytest.raises(wt.ArgumentError, match=r"which no WGSL buffer does; .* to f32"):
+    with pytest.raises(wt.ArgumentError, match=r"which no WGSL buffer does; .*np\.float32"):
         tuner.run(copy_kernel(), tuner.upload(np.ones(8, dtype)), tuner.empty(8))
     tuner.run(uniform_kernel(), np.array([64, 128], np.uint32), y)
     assert list(tuner.download(y)) == [64, 128]
@@ -116,6 +117,8 @@ def test_a_uniform_with_too_much_data_is_told(tuner):
     y = tuner.empty(2, "u32")
     with pytest.raises(wt.ArgumentError, match="has 28 bytes, P takes 8"):
         tuner.run(uniform_kernel(), np.zeros(7, np.uint32), y)
+    with pytest.raises(wt.ArgumentError, match="has 12 bytes, P takes 8; pass one value for each"):
+        tuner.run(uniform_kernel(), np.zeros(3, np.uint32), y)
     tuner.run(uniform_kernel(), np.array([1, 2, 0, 0], np.uint32), y)  # padded to 16 bytes
 
 
@@ -128,7 +131,7 @@ def test_a_constant_that_params_has_already_is_told(tuner, args):
 
 @pytest.mark.parametrize("value", [16.5, -1, 2**32])
 def test_a_parameter_that_its_override_cannot_be_is_told(tuner, args, value):
-    with pytest.raises(wt.NoValidKernel, match="override WG is a u32, which cannot be"):
+    with pytest.raises(wt.NoValidKernel, match="override WG is of type u32, which cannot be"):
         tuner.run(copy_kernel(params=wt.grid(WG=[value]), workgroups=1), *args)
 
 
@@ -179,6 +182,41 @@ def test_a_priority_that_is_none_is_told_with_its_group(tuner, args, priority):
         tuner.tune(copy_kernel(groups={wt.Group("a", priority=priority): 0}), *args)
     with pytest.raises(wt.UsageError, match=r"group 'a': priority= (raised|came out as)"):
         tuner.tune(copy_kernel(groups={wt.Group("a"): priority}), *args)
+
+
+@pytest.mark.parametrize(("kind", "most"), [("f32", 3.5e38), ("f16", 65505.0)])
+def test_a_parameter_beyond_the_floats_of_its_override_is_told(kind, most):
+    assert not _holds(kind, most)
+    assert not _holds(kind, -most)
+    assert _holds(kind, most / 2)
+    assert _holds("", most)  # of an override without a type the device decides
+
+
+def test_a_pass_that_has_ended_or_draws_is_told_and_costs_no_candidate_its_place(tuner, args):
+    import wgpu
+
+    raw = tuner.device.raw
+    kernel = copy_kernel(key=lambda x, y: "passes")
+    tuner.tune(kernel, *args)
+    before = tuner.lookup(kernel, *args)
+    encoder = raw.create_command_encoder()
+    with pytest.raises(wt.ArgumentError, match="is of type GPUCommandEncoder; pass a GPUCompute"):
+        tuner.record(encoder, kernel, *args)
+    compute_pass = encoder.begin_compute_pass()
+    tuner.record(compute_pass, kernel, *args)
+    compute_pass.end()
+    with pytest.raises(wt.ArgumentError, match="compute_pass has ended; record into it between"):
+        tuner.record(compute_pass, kernel, *args)
+    target = raw.create_texture(
+        size=(4, 4, 1), format="rgba8unorm", usage=wgpu.TextureUsage.RENDER_ATTACHMENT
+    )
+    drawing = raw.create_command_encoder().begin_render_pass(
+        color_attachments=[{"view": target.create_view(), "load_op": "clear", "store_op": "store"}]
+    )
+    with pytest.raises(wt.ArgumentError, match="is of type GPURenderPassEncoder"):
+        tuner.record(drawing, kernel, *args)
+    assert tuner.lookup(kernel, *args) == before
+    assert tuner.run(kernel, *args) == before
 
 
 @pytest.mark.parametrize("compute_pass", [None, 7, "pass"])
@@ -376,8 +414,11 @@ def test_a_raw_buffer_that_cannot_be_copied_is_told_by_name():
         with pytest.raises(wt.ArgumentError, match=r"cannot be read.*COPY_SRC"):
             tuner.download(tuner.wrap(y, "f32"))
         checked = copy_kernel(check=wt.AllClose(reference=lambda x, y: x))
-        with pytest.raises(wt.UsageError, match=r"copy: check= reads x .*COPY_SRC"):
-            tuner.run(checked, y, tuner.empty(1000))
+        for call in (tuner.run, tuner.tune):
+            with pytest.raises(wt.ArgumentError, match=r"^copy: .*reference reads x, .*COPY_SRC"):
+                call(checked, y, tuner.empty(1000))
+        unread = copy_kernel(check=wt.AllClose())  # without a reference nothing of x is read
+        assert tuner.tune(unread, y, tuner.empty(1000)).winner is not None
 
 
 def test_a_buffer_destroyed_between_gathering_and_tuning_is_told(tuner, args):

@@ -15,6 +15,15 @@ from typing import Any, Protocol
 Handle = Any
 """A device's own buffer (`wgpu.GPUBuffer`, a JS `GPUBuffer`, a scripted one). Opaque elsewhere."""
 
+_COPY_SRC = 4
+
+
+def can_be_read(handle: Handle) -> bool:
+    """Whether a buffer may be copied from, by its WebGPU usage where it tells one: asked before,
+    since a page hears of a refused copy too late to say whose it was."""
+    usage = getattr(handle, "usage", None)
+    return usage is None or bool(int(usage) & _COPY_SRC)
+
 
 @dataclass(frozen=True, slots=True)
 class Clock:

@@ -294,7 +294,7 @@ class BrowserDevice:
     def encode(self, compute_pass: Any, program: Program) -> None:
         """Record the program into a caller's own JS `GPUComputePassEncoder`."""
         self._check()
-        if not hasattr(compute_pass, "setPipeline"):
+        if not hasattr(compute_pass, "dispatchWorkgroups"):
             kind = type(compute_pass).__name__
             raise ArgumentError(f"compute_pass is of type {kind}; pass a GPUComputePassEncoder")
         self._call(self._engine.encode, compute_pass, _number(program))

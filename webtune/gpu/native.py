@@ -48,6 +48,8 @@ _IDENTIFYING_LIMITS = (
 )
 _SHOT_S = 0.25
 _SPELLING = {"subgroup": "subgroups"}
+_ENDED = "must not have ended"
+"""How wgpu-native says that a pass is over: no attribute of a pass tells it before."""
 
 
 class NativeDevice:
@@ -205,11 +207,18 @@ class NativeDevice:
 
     def encode(self, compute_pass: Any, program: Program) -> None:
         native = self._own(program)
-        if not hasattr(compute_pass, "set_pipeline"):
+        if not hasattr(compute_pass, "dispatch_workgroups"):
             kind = type(compute_pass).__name__
             raise ArgumentError(f"compute_pass is of type {kind}; pass a GPUComputePassEncoder")
-        with self._link.guard():
-            native.encode(compute_pass)
+        try:
+            with self._link.guard():
+                native.encode(compute_pass)
+        except LaunchError as error:
+            if _ENDED not in str(error):
+                raise
+            raise ArgumentError(
+                "compute_pass has ended; record into it between begin_compute_pass() and end()"
+            ) from error
 
     async def time(self, shots: Sequence[Shot]) -> Sequence[Span]:
         with self._link.busy:
