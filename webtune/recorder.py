@@ -141,50 +141,57 @@ def check_argument(
     label: str, declared: BindingDecl, value: Argument, limits: Mapping[str, int]
 ) -> None:
     """Raise `ArgumentError` unless `value` can be bound there."""
-    name = f"{label}: argument {declared.name}"
+    name = declared.name
     if not declared.kind:
         raise KernelError(
-            f"{name} is declared as {declared.type}; webtune binds storage and uniform buffers only"
+            f"{label}: argument {name} is declared as {declared.type}; webtune binds storage and "
+            "uniform buffers only"
         )
-    if isinstance(value, HostArray) and declared.written:
-        raise ArgumentError(
-            f"{name} is written by the kernel, so it must live on the device: "
+    # Every call passes here: texts are made for what is wrong only.
+    wrong = _wrong_dtype(declared, value) or _wrong_size(declared, value, limits)
+    if wrong is not None:
+        raise ArgumentError(f"{label}: argument {name} {wrong}")
+
+
+def _wrong_dtype(declared: BindingDecl, value: Argument) -> str | None:
+    dtype = value.dtype
+    if declared.written and isinstance(value, HostArray):
+        return (
+            "is written by the kernel, so it must live on the device: "
             "pass tuner.upload(array), and read it with tuner.download(buffer)"
         )
-    if value.dtype in _NOWHERE:
-        raise ArgumentError(
-            f"{name} holds {value.dtype}, which no WGSL buffer does; convert it, for example "
+    if dtype == declared.element:
+        return None
+    if dtype in _NOWHERE:
+        return (
+            f"holds {dtype}, which no WGSL buffer does; convert it, for example "
             f"with .astype(np.{_NUMPY.get(declared.element, 'uint32')})"
         )
     if declared.element and not _same_dtype(declared, value):
-        raise ArgumentError(
-            f"{name} holds {value.dtype}, the shader declares {declared.type}; "
-            f"convert it to {declared.element}"
+        return (
+            f"holds {dtype}, the shader declares {declared.type}; convert it to {declared.element}"
         )
-    if value.nbytes < max(declared.least_bytes, 1):
-        raise ArgumentError(
-            f"{name} has {value.nbytes} bytes, {declared.type} needs at least "
-            f"{max(declared.least_bytes, 1)}"
+    return None
+
+
+def _wrong_size(declared: BindingDecl, value: Argument, limits: Mapping[str, int]) -> str | None:
+    nbytes, least = value.nbytes, declared.least_bytes
+    if nbytes < (least or 1):
+        return f"has {nbytes} bytes, {declared.type} needs at least {least or 1}"
+    uniform = declared.kind == "uniform"
+    # Data may come padded to the 16 bytes in which uniform structs are laid out.
+    fitting = (least, -(-least // 4) * 4, -(-least // 16) * 16)
+    if uniform and least and nbytes not in fitting and isinstance(value, HostArray):
+        return (
+            f"has {nbytes} bytes, {declared.type} takes {least}; pass one value for each "
+            "member, with the padding that WGSL puts between them"
         )
-    if isinstance(value, HostArray) and declared.kind == "uniform" and declared.least_bytes:
-        # Data may come padded to the 16 bytes in which uniform structs are laid out.
-        room = -(-declared.least_bytes // 16) * 16
-        if value.nbytes not in (declared.least_bytes, -(-declared.least_bytes // 4) * 4, room):
-            raise ArgumentError(
-                f"{name} has {value.nbytes} bytes, {declared.type} takes {declared.least_bytes}; "
-                "pass one value for each member, with the padding that WGSL puts between them"
-            )
-    limit_name = (
-        "maxUniformBufferBindingSize"
-        if declared.kind == "uniform"
-        else "maxStorageBufferBindingSize"
-    )
-    limit = limits.get(limit_name)
-    if limit is not None and value.nbytes > limit:
-        raise ArgumentError(
-            f"{name} has {value.nbytes} bytes, more than the device's {limit_name} of {limit}; "
-            "split the work"
+    name = "maxUniformBufferBindingSize" if uniform else "maxStorageBufferBindingSize"
+    if nbytes > limits.get(name, nbytes):
+        return (
+            f"has {nbytes} bytes, more than the device's {name} of {limits[name]}; split the work"
         )
+    return None
 
 
 def _same_dtype(declared: BindingDecl, value: Argument) -> bool:
