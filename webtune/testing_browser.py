@@ -178,15 +178,16 @@ class PythonPage:
         """Run a function inside, alone: its text is sent, so it imports what it uses.
 
         `arguments` and the answer travel as JSON. It may be `async`; with `blocking` it may not,
-        but may wait with `pyodide.ffi.run_sync`. Raises `PageError`.
+        but may wait with `pyodide.ffi.run_sync`. Raises `PageError`, and `UsageError` for what
+        cannot be sent: a lambda, or a function without a source file.
         """
         if not inspect.isfunction(function) or function.__name__ == "<lambda>":
             raise UsageError(f"run takes a function that was defined with def, not {function!r}")
-        # Annotations must not be looked up: what they name is not there.
         try:
             text = inspect.getsource(function)
         except OSError as error:
             raise UsageError(f"the source of {function!r} cannot be read: {error}") from error
+        # Annotations must not be looked up: what they name is not there.
         source = "from __future__ import annotations\n" + textwrap.dedent(text)
         name = function.__name__
         return self.run_source(source, name, timeout_s=timeout_s, blocking=blocking, **arguments)

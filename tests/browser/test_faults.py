@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from webtune.errors import UsageError
 from webtune.testing_browser import PythonPage
 
 INSIDE = (Path(__file__).parent / "inside.py").read_text()
@@ -259,6 +260,58 @@ async def cancelled_read() -> Any:
 
 def test_cancelled_reads_leave_no_staging_buffer_behind(main: PythonPage) -> None:
     assert run(main, cancelled_read) == [0, 100.0]
+
+
+async def own_objects_that_do_not_serve() -> Any:
+    from js import navigator
+    from pyodide.code import run_js
+
+    device = await (await navigator.gpu.requestAdapter()).requestDevice()
+    closed = run_js("d => d.createBuffer({ size: 4096, usage: 0x80 })")(device)
+    encoder = device.createCommandEncoder()
+    told = []
+
+    async def expect(awaitable):
+        try:
+            await awaitable
+        except wt.WebtuneError as error:
+            told.append([type(error).__name__, str(error)])
+
+    async def record(compute_pass, kernel, x, y):
+        tuner.record(compute_pass, kernel, x, y)
+
+    async with opened(device=device) as tuner:
+        x, y = data(tuner)
+        own = tuner.wrap(closed, "f32")
+        await expect(tuner.download_async(own))
+        await expect(tuner.tune_async(spin(), x, own))
+        await expect(tuner.tune_async(spin(check=wt.AllClose(lambda x, y: x)), own, y))
+        kernel = spin()
+        await tuner.tune_async(kernel, x, y)
+        for compute_pass in (None, encoder):
+            await expect(record(compute_pass, kernel, x, y))
+        still = type(tuner.run(kernel, x, y)).__name__
+    return [told, still]
+
+
+def test_own_buffers_and_passes_that_do_not_serve_are_told_by_name(main: PythonPage) -> None:
+    told, still = run(main, own_objects_that_do_not_serve)
+    assert [kind for kind, _ in told] == ["ArgumentError"] * 5
+    for (_, text), says in zip(
+        told,
+        ["COPY_SRC", "y could not be copied", "x could not be copied", "NoneType", "JsProxy"],
+        strict=True,
+    ):
+        assert says in text
+    assert still == "Hit"
+
+
+def test_what_cannot_be_sent_into_a_page_is_told_before(main: PythonPage) -> None:
+    made: dict[str, Any] = {}
+    exec("def nowhere(): pass", made)
+    for function, says in [(lambda: 1, "with def"), (len, "with def"), (made["nowhere"], "source")]:
+        with pytest.raises(UsageError, match=says):
+            main.run(function)
 
 
 async def bad_calls() -> Any:
