@@ -23,6 +23,7 @@ from webtune.space import Params, Space
 __all__ = ["Group", "Tunable", "TunableSet", "called", "feature_names"]
 
 _BETWEEN_PAUSES = 16
+_REFUSALS = (UsageError, ArgumentError, KernelError)
 Priority = int | Callable[[Any], int]
 
 
@@ -436,16 +437,18 @@ def attached_groups(name: str, groups: Mapping[Group, Priority] | None) -> tuple
 
 def called(name: str, what: str, function: Callable[..., Any], *args: Any) -> Any:
     """What a function of the caller returns. What it raises becomes a `UsageError` that says which
-    function of which kernel it was. A device's failure stays as it is; without a name, inside a
-    candidate, every error of webtune's own does, and is the candidate's reason."""
+    function of which kernel it was; one that it raises on purpose keeps its class. A device's
+    failure stays as it is; without a name, inside a candidate, every error of webtune's own does,
+    and is the candidate's reason."""
     try:
         return function(*args)
     except Exception as error:
-        its_own = isinstance(error, Reject | UsageError) and name != ""
-        if isinstance(error, WebtuneError) and not its_own:
+        whose = f"{name}: {what}=" if name else f"{what}="
+        if name and type(error) in _REFUSALS:
+            raise type(error)(f"{whose} refused: {error}") from error
+        if isinstance(error, WebtuneError) and not (name and isinstance(error, Reject)):
             raise
-        whose = f"{name}: " if name else ""
-        raise UsageError(f"{whose}{what}= raised {type(error).__name__}: {error}") from error
+        raise UsageError(f"{whose} raised {type(error).__name__}: {error}") from error
 
 
 def feature_names(name: str, needs: Any) -> frozenset[str]:

@@ -48,6 +48,16 @@ def test_what_a_function_of_the_set_raises_is_a_usage_error_that_names_it(opened
     assert tuner.tune(kernel(), y).winner is not None
 
 
+@pytest.mark.parametrize("kind", [wt.UsageError, wt.ArgumentError, wt.KernelError])
+def test_a_refusal_on_purpose_keeps_its_class_and_is_told_with_the_function(opened, kind):
+    tuner = opened(ScriptedDevice())
+    y = tuner.empty(4, "u32")
+    for what in ("key", "work", "inputs"):
+        with pytest.raises(kind, match=rf"^job: {what}= refused: y must be square$") as caught:
+            tuner.tune(kernel(**{what: raising(kind("y must be square"))}), y)
+        assert type(caught.value) is kind
+
+
 @pytest.mark.parametrize("what", [*SETS, "constants", "workgroups"])
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), LOST])
 def test_an_interrupt_or_a_lost_device_inside_a_function_stays_what_it_is(opened, what, error):
