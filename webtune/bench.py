@@ -250,8 +250,9 @@ class Bench:
             self._fail(entry, _failure_of(error))
             await self._recover(error)
         except DeviceLost:
-            # A device that its owner destroyed says nothing about the candidate.
-            came_back = "destroy" in (self._device.lost or "").lower()
+            # A device that its owner destroyed or closed says nothing about the candidate.
+            lost = (self._device.lost or "").lower()
+            came_back = "destroy" in lost or "closed" in lost
             raise
         finally:
             if not noted and not came_back:

@@ -11,6 +11,7 @@ import hashlib
 import os
 import re
 import sys
+from array import array
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
@@ -432,7 +433,7 @@ _RENDER: tuple[tuple[Any, Callable[[_Walk, Any], str]], ...] = (
     ((set, frozenset), _Walk._set),
     ((dict, MappingProxyType), _Walk._mapping),
     ((bool, int, float, complex, str, bytes), _Walk._number),
-    ((bytearray, memoryview), _Walk._bytes),
+    ((array, bytearray, memoryview), _Walk._bytes),
     (re.Pattern, _Walk._pattern),
     (os.PathLike, _Walk._path),
 )

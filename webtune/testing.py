@@ -360,8 +360,9 @@ class ScriptedDevice:
             if named(self.faults.wrong, program.label):
                 for binding, view in zip(bound, views, strict=True):
                     if binding.kind == "storage":
+                        # The high byte too: of 0.0 a low one alone makes next to nothing.
                         view[0] ^= 0x55
-                        view[3] ^= 0x21
+                        view[3] ^= 0x41
 
     def _alive(self) -> None:
         if self.lost is not None:

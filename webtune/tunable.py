@@ -6,6 +6,7 @@ The order of a set is the order of fallbacks while nothing is tuned, and decides
 from __future__ import annotations
 
 import inspect
+import math
 import numbers
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -393,11 +394,21 @@ class TunableSet:
 
     def _told(self, work: Any) -> Work | None:
         """What `work=` returned, if it is work."""
-        if isinstance(work, Work) and not (work.flops >= 0 and work.bytes >= 0):
-            raise KernelError(f"{self.name}: work= returned {work!r}; neither may be negative")
-        if work is None or isinstance(work, Work):
-            return work
-        raise KernelError(f"{self.name}: work= returned {work!r}; return wt.Work(flops=…, bytes=…)")
+        if work is None:
+            return None
+        if not isinstance(work, Work):
+            raise KernelError(
+                f"{self.name}: work= returned {work!r}; return wt.Work(flops=…, bytes=…)"
+            )
+        try:
+            flops, nbytes = float(work.flops), float(work.bytes)
+        except (TypeError, ValueError, OverflowError):
+            flops = nbytes = -1.0
+        if not (0 <= flops < math.inf and 0 <= nbytes < math.inf):
+            raise KernelError(
+                f"{self.name}: work= returned {work!r}; both are finite numbers of at least 0"
+            )
+        return Work(flops, nbytes)
 
     def written(self, args: Sequence[Argument]) -> tuple[int, ...]:
         """Places of the arguments that some candidate may write: a tune clones these."""
@@ -414,11 +425,12 @@ class TunableSet:
 
 
 def _state(check: Any) -> list[list[str]]:
-    """A check's settings: its functions by what they do, the rest as text."""
-    return [
-        [name, material(value) if callable(value) else repr(value)]
-        for name, value in sorted(vars(check).items())
-    ]
+    """A check's settings, its functions by what they do."""
+    slots = (getattr(kind, "__slots__", ()) for kind in type(check).__mro__)
+    names = {name for each in slots for name in ([each] if isinstance(each, str) else each)}
+    state = {name: getattr(check, name) for name in names if hasattr(check, name)}
+    state |= getattr(check, "__dict__", {})
+    return [[name, material(value)] for name, value in sorted(state.items())]
 
 
 def attached_groups(name: str, groups: Mapping[Group, Priority] | None) -> tuple[Any, ...]:

@@ -409,13 +409,14 @@ def test_a_hang_of_a_later_launch_is_remembered_too() -> None:
     assert store.suspects == {"id1"}
 
 
-def test_a_device_destroyed_by_its_owner_blames_nobody() -> None:
+@pytest.mark.parametrize("why", ["it was destroyed by its owner", "it was closed"])
+def test_a_device_destroyed_by_its_owner_blames_nobody(why: str) -> None:
     store, pair = journal()
     device = ScriptedDevice(faults=Faults(kill=["k0"]))
     bench = bench_of(device, journal=pair)
 
     def lose(*_: Any) -> Any:
-        device.lose("it was destroyed by its owner")
+        device.lose(why)
         raise DeviceLost("gone")
 
     device.time = lose  # type: ignore[method-assign]

@@ -136,6 +136,14 @@ def test_one_start_that_was_under_way_when_the_store_was_closed_accuses_nobody(s
     assert store.suspects("gpu-a") == frozenset()
 
 
+def test_a_start_that_ends_after_the_store_was_closed_accuses_nobody(store):
+    for _ in range(3):
+        store.begin("gpu-a", "c")
+        store.close()
+        store.end("gpu-a", "c")
+    assert store.suspects("gpu-a") == frozenset()
+
+
 def test_a_start_that_ends_well_does_not_forgive_an_abandoned_device(store):
     store.begin("gpu-a", "c")
     store.abandon("gpu-a")

@@ -345,6 +345,30 @@ def test_a_file_that_is_no_database_is_set_aside_with_one_warning(tmp_path, cont
     again.close()
 
 
+def test_one_damaged_byte_costs_one_record(tmp_path):
+    other = Address("default", "gpu-a", "saxpy", "[2048]")
+    store = SqliteStore(folder=tmp_path)
+    store.put(A, replace(record(), hardware_label="the damaged one"))
+    store.put(other, record())
+    store.close()
+    db = sqlite3.connect(tmp_path / FILE_NAME)
+    db.execute(
+        "UPDATE records SET body = CAST(replace(CAST(body AS BLOB), CAST('damaged' AS BLOB), "
+        "x'64E16D61676564') AS TEXT) WHERE key = ?",
+        (A.key,),
+    )
+    db.commit()
+    db.close()
+    store = SqliteStore(folder=tmp_path)
+    with one_warning("cannot be read"):
+        assert store.get(A) is None
+    assert store.get(other) == record()
+    assert [address for address, _ in store.entries()] == [other]
+    assert store.put(A, record())
+    assert store.get(A) == record()
+    store.close()
+
+
 def test_a_file_that_breaks_in_the_middle_is_set_aside_and_the_tune_goes_on(tmp_path):
     store = SqliteStore(folder=tmp_path)
     for number in range(200):

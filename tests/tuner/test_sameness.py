@@ -132,6 +132,44 @@ def test_a_check_that_is_added_later_is_passed_before_a_pick_is_served(tuner):
     assert tuner.tune(ops((10, 20)), y).winner.name in ("c0", "c1")
 
 
+class Slotted:
+    __slots__ = ("helper", "tolerance")
+
+    def __init__(self, tolerance, helper=None):
+        self.tolerance, self.helper = tolerance, helper
+
+    def prepare(self, name, arguments, names):
+        return wt.AllClose().prepare(name, arguments, names)
+
+
+class Helper:
+    """Its default repr holds an address."""
+
+
+def test_a_check_of_ones_own_is_known_by_its_content():
+    def checked(check):
+        return wt.Kernel("k", source=COPY, params=wt.grid(N=[1, 2]), workgroups=1, check=check)
+
+    text = checked(Slotted(array("f", range(5000)), Helper())).validity
+    assert checked(Slotted(array("f", range(5000)), Helper())).validity == text
+    other = array("f", range(5000))
+    other[2500] = 0
+    assert checked(Slotted(other, Helper())).validity != text
+
+
+@pytest.mark.parametrize("flops", [float("inf"), float("nan"), -1, 10**400, "many", None])
+def test_work_that_is_no_finite_number_is_told(tuner, flops):
+    kernel = wt.Kernel(
+        "k",
+        source=COPY,
+        params=wt.grid(N=[1, 2]),
+        workgroups=1,
+        work=lambda p, y: wt.Work(flops=flops),
+    )
+    with pytest.raises(wt.KernelError, match="finite numbers of at least 0"):
+        tuner.tune(kernel, tuner.empty(1, "u32"))
+
+
 def test_a_fallback_is_never_a_candidate_that_was_wrong():
     from webtune.testing import Faults
 

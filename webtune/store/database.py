@@ -54,6 +54,7 @@ def open_file(path: Path, busy_s: float) -> sqlite3.Connection:
     until_s = time.monotonic() + busy_s
     while True:
         db = sqlite3.connect(path, timeout=busy_s, isolation_level=None, check_same_thread=False)
+        db.text_factory = _text
         try:
             _prepare(db)
             return db
@@ -66,6 +67,11 @@ def open_file(path: Path, busy_s: float) -> sqlite3.Connection:
         except BaseException:
             db.close()
             raise
+
+
+def _text(raw: bytes) -> str:
+    """A stored text. A damaged byte is one record's: its checksum tells, and the rest is read."""
+    return raw.decode("utf-8", "replace")
 
 
 def _prepare(db: sqlite3.Connection) -> None:
@@ -86,6 +92,7 @@ def _prepare(db: sqlite3.Connection) -> None:
 def open_read_only(path: Path) -> sqlite3.Connection:
     """Open what cannot be written, without locks. Raises `sqlite3.Error` or `UnusableError`."""
     db = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True)
+    db.text_factory = _text
     try:
         if layout_of(db) != LAYOUT:
             raise UnusableError("its layout is not known")

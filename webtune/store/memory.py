@@ -103,10 +103,10 @@ class MemoryStore:
             self._running[hardware, candidate] += 1
 
     def end(self, hardware: str, candidate: str) -> None:
-        """Journal that it came back: its lost starts are forgotten, an abandoned one is not."""
+        """Journal that it came back, if only after the store was closed: its lost starts are
+        forgotten, an abandoned one is not."""
         with self._lock:
-            if self._running[hardware, candidate] > 0:
-                self._lost.pop((hardware, candidate), None)
+            self._lost.pop((hardware, candidate), None)
             self._running[hardware, candidate] -= 1
             self._running += Counter()
 

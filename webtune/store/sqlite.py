@@ -182,6 +182,12 @@ class SqliteStore:
 
         def write(db: sqlite3.Connection) -> None:
             with transaction(db, durable=True):
+                # One that was under way when this store was closed is lost for good now.
+                db.execute(
+                    "UPDATE journal SET owner = ? WHERE owner = ? AND dead = ? AND hardware = ? "
+                    "AND candidate = ?",
+                    (uuid.uuid4().hex, self._owner, CLOSED, hardware, candidate),
+                )
                 db.execute(
                     "INSERT OR REPLACE INTO journal VALUES (?, ?, ?, ?, ?, ?, ?, 0)",
                     (hardware, candidate, self._owner, *self._origin(), time.time()),
@@ -190,15 +196,17 @@ class SqliteStore:
         self._do(write, lambda memory: memory.begin(hardware, candidate))
 
     def end(self, hardware: str, candidate: str) -> None:
-        """Journal that our start came back: lost ones of the candidate are forgotten. Those that
-        others still run stay, and those of abandoned devices."""
+        """Journal that our start came back, if only after the store was closed: lost ones of the
+        candidate are forgotten. Those that others still run stay, as those of abandoned devices
+        do."""
 
         def write(db: sqlite3.Connection) -> None:
             place = "hardware = ? AND candidate = ? AND owner = ?"
             with transaction(db):
                 ours = db.execute(
-                    f"DELETE FROM journal WHERE {OURS} AND hardware = ? AND candidate = ?",
-                    (self._owner, hardware, candidate),
+                    "DELETE FROM journal WHERE owner = ? AND dead <> ? AND hardware = ? "
+                    "AND candidate = ?",
+                    (self._owner, ABANDONED, hardware, candidate),
                 ).rowcount
                 if not ours:
                     return
@@ -318,8 +326,8 @@ class SqliteStore:
                 INHERITED.append(self._connection)
                 self._connection = None
             self._process = this_process()
-        if self._connection is None:
             self._owner = uuid.uuid4().hex
+        if self._connection is None:
             path = self._file()
             path.parent.mkdir(parents=True, exist_ok=True)
             self._connection = open_file(path, self._busy_s)
