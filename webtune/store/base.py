@@ -12,8 +12,10 @@ from typing import Protocol
 from webtune.core.records import Record
 
 LOST_STARTS = 2
-"""So many starts that never ended, and none that ended since, make a candidate a suspect: who kills
-one process in the middle of a tune says nothing about the candidate under way."""
+"""So many starts that never ended, in stores that were closed or tabs that are gone, and none that
+ended since, make a candidate a suspect: who closes one in the middle of a tune says nothing about
+the candidate under way. A process that died in it, or a device that was given up, is enough at
+once."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -81,8 +83,8 @@ class Store(Protocol):
 
     def suspects(self, hardware: str) -> frozenset[str]:
         """Ids of candidates that are not to be run on this hardware: those under way when its
-        device was abandoned, and those with `LOST_STARTS` starts or more that never ended, in
-        processes or tabs that are gone."""
+        device was abandoned or their process died, and those with `LOST_STARTS` starts or more
+        that never ended, in stores that were closed or tabs that are gone."""
         ...
 
     async def flush(self) -> None:

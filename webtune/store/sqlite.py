@@ -40,8 +40,8 @@ ALL = "SELECT environment, hardware, name, key, body FROM records"
 STARTS = "SELECT candidate, host, pid, began, since_s, dead, owner FROM journal WHERE hardware = ?"
 OURS = "owner = ? AND dead = 0"
 ABANDONED, CLOSED = 1, 2
-"""What `dead` says of a start: one of an abandoned device bars its candidate at once, one of a
-closed store is lost as one of a dead process is."""
+"""What `dead` says of a start: one of an abandoned device bars its candidate at once, as that of a
+process which died does; one of a closed store only counts."""
 
 Answer = TypeVar("Answer")
 
@@ -233,13 +233,14 @@ class SqliteStore:
         self._do(write, lambda memory: memory.abandon(hardware))
 
     def suspects(self, hardware: str) -> frozenset[str]:
-        """Candidates that were abandoned, or were lost in too many processes that are gone."""
+        """Candidates that were abandoned, in which a process died, or that were under way too often
+        when a store was closed."""
 
         def find(db: sqlite3.Connection) -> frozenset[str]:
             rows = db.execute(STARTS, (hardware,)).fetchall()
-            barred = {row[0] for row in rows if row[5] == ABANDONED}
-            lost = Counter(row[0] for row in rows if _lost(row))
-            return frozenset(barred | {name for name in lost if lost[name] >= LOST_STARTS})
+            closed = Counter(row[0] for row in rows if row[5] == CLOSED)
+            barred = {row[0] for row in rows if row[5] != CLOSED and (row[5] or _lost(row))}
+            return frozenset(barred | {name for name in closed if closed[name] >= LOST_STARTS})
 
         return self._do(find, lambda memory: memory.suspects(hardware))
 
