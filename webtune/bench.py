@@ -143,8 +143,7 @@ class Bench:
             culprit = turns[0].tally.entry
             self._fail(culprit, _failure_of(error))
             if isinstance(error, DeviceTimeout) and culprit.entrant is not None:
-                self._note_start(culprit.entrant)
-                self._note_return(culprit.entrant, came_back=False)
+                self._accuse(culprit.entrant)
         if isinstance(error, DeviceTimeout):
             await self._recover(error)
         if not alone:  # one of several is at fault: each once more, by itself
@@ -255,10 +254,10 @@ class Bench:
             came_back = "destroy" in lost or "closed" in lost
             raise
         finally:
-            if not noted and not came_back:
-                self._note_start(entry.entrant)
-            if noted or not came_back:
+            if noted:
                 self._note_return(entry.entrant, came_back)
+            elif not came_back:
+                self._accuse(entry.entrant)
         self._tell("ran", entry)
 
     async def _try_out(self, tally: Tally, entry: Entry, program: Program) -> None:
@@ -363,6 +362,11 @@ class Bench:
                 store.end(hardware, entrant.id)
             else:
                 store.abandon(hardware)
+
+    def _accuse(self, entrant: Entrant) -> None:
+        """Note a candidate that did not come back, whose start was not noted."""
+        self._note_start(entrant)
+        self._note_return(entrant, came_back=False)
 
     async def _breathe(self) -> None:
         if self._pause is not None:

@@ -15,9 +15,9 @@ import threading
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from types import CodeType
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
-__all__ = ["code_text", "imports_of", "names_of", "nested"]
+__all__ = ["Names", "code_text", "names_of", "nested"]
 
 _PARSING = threading.Lock()
 _TRIES = 5
@@ -30,6 +30,15 @@ _FORMATTED = re.compile(r"(?<=[\w\]]\.)[A-Za-z_]\w*(?=[\w.\[\]!:]*\})")
 T = TypeVar("T")
 
 
+class Names(NamedTuple):
+    """The globals that code reads, sorted; attributes; and the modules that it imports when it
+    runs, sorted, relative ones with their dots."""
+
+    reads: tuple[str, ...]
+    attributes: frozenset[str]
+    imports: tuple[str, ...]
+
+
 @lru_cache(maxsize=4096)
 def code_text(code: CodeType) -> str:
     """What the code does. Never raises."""
@@ -37,34 +46,26 @@ def code_text(code: CodeType) -> str:
 
 
 @lru_cache(maxsize=4096)
-def names_of(code: CodeType) -> tuple[tuple[str, ...], frozenset[str]]:
-    """The globals that code reads, sorted, and the attributes, those of code inside it too."""
+def names_of(code: CodeType) -> Names:
+    """What code names, and code inside it."""
     reads: set[str] = set()
     attributes: set[str] = set()
+    imports: set[str] = set()
     for each in nested(code):
+        before: list[Any] = [None, None]
         for step in dis.get_instructions(each):
             if step.opname in ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"):
                 reads.add(str(step.argval))
             elif step.opname in ("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR"):
                 attributes.add(str(step.argval))
+            elif step.opname == "IMPORT_NAME":
+                level = before[-2]
+                imports.add("." * (level if isinstance(level, int) else 0) + str(step.argval))
+            before = [before[-1], step.argval]
         if "format" in attributes:
             texts = [value for value in each.co_consts if isinstance(value, str)]
             attributes.update(*(_FORMATTED.findall(text) for text in texts))
-    return tuple(sorted(reads)), frozenset(attributes)
-
-
-@lru_cache(maxsize=4096)
-def imports_of(code: CodeType) -> tuple[str, ...]:
-    """The modules that code imports when it runs, sorted; relative ones with their dots."""
-    found: set[str] = set()
-    for each in nested(code):
-        steps = list(dis.get_instructions(each))
-        for place, step in enumerate(steps):
-            if step.opname == "IMPORT_NAME" and place >= 2:
-                level = steps[place - 2].argval
-                dots = "." * level if isinstance(level, int) else ""
-                found.add(f"{dots}{step.argval}")
-    return tuple(sorted(found))
+    return Names(tuple(sorted(reads)), frozenset(attributes), tuple(sorted(imports)))
 
 
 def nested(code: CodeType) -> Iterator[CodeType]:

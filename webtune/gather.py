@@ -20,6 +20,7 @@ from webtune.errors import LaunchError, UsageError, WebtuneError
 from webtune.gpu.base import Dispatch
 from webtune.launch import Recorded
 from webtune.problem import Place, Problem
+from webtune.report import counted
 from webtune.results import TuneReport
 from webtune.strategies import get as get_strategy
 from webtune.tuner import Tuner
@@ -113,8 +114,8 @@ class Gather:
     def __repr__(self) -> str:
         states = Counter(str(entry.state) for entry in self._entries.values())
         told = ", ".join(f"{count} {state}" for state, count in states.items()) or "nothing yet"
-        keys = f"{len(self)} key{'s' * (len(self) != 1)}"
-        return f"<Gather of {keys} on {self._tuner.device.identity.label}: {told}>"
+        label = self._tuner.device.identity.label
+        return f"<Gather of {counted(len(self), 'key')} on {label}: {told}>"
 
     def __enter__(self) -> Gather:
         self._tuner.begin_gathering(self)

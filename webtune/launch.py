@@ -167,9 +167,7 @@ class Launcher:
             # The arguments are kept, so that their ids stay theirs.
             self._programs[place] = (program, recorded, args)
             self._program_bytes += _host_bytes(args)
-            while len(self._programs) > 1 and (
-                len(self._programs) > _PROGRAMS or self._program_bytes > _HOST_BYTES
-            ):
+            while _too_much(len(self._programs), _PROGRAMS, self._program_bytes):
                 self._drop(next(iter(self._programs)))
         return program
 
@@ -201,14 +199,17 @@ class Launcher:
                 self._device.write(handle, memoryview(padded))
                 kept = self._uniforms[place] = Buffer(handle, data.dtype, data.shape, self._device)
                 self._uniform_bytes += data.nbytes
-                while len(self._uniforms) > 1 and (
-                    len(self._uniforms) > _UNIFORMS or self._uniform_bytes > _HOST_BYTES
-                ):
+                while _too_much(len(self._uniforms), _UNIFORMS, self._uniform_bytes):
                     _, dropped = self._uniforms.popitem(last=False)
                     self._uniform_bytes -= dropped.nbytes  # programs may hold it: no destroy
             else:
                 self._uniforms.move_to_end(place)
             return kept
+
+
+def _too_much(count: int, most: int, nbytes: int) -> bool:
+    """Whether the oldest of what is kept must go. The newest stays, however large it is."""
+    return count > 1 and (count > most or nbytes > _HOST_BYTES)
 
 
 def _host_bytes(args: tuple[Argument, ...]) -> int:

@@ -30,10 +30,10 @@ from types import (
 )
 from typing import Any
 
-from webtune.code_text import code_text, imports_of, names_of
+from webtune.code_text import code_text, names_of
 from webtune.known import is_acting, is_foreign, kind_of, package_of
 
-__all__ = ["material"]
+__all__ = ["material", "state_of"]
 
 MOST_PARTS = 20_000
 MOST_DEPTH = 40
@@ -67,7 +67,7 @@ _GENERATED = frozenset(
     )
 )
 """Methods that a dataclass or a named tuple is given; its fields say all that they say."""
-_READING = frozenset(
+_WHOLE = frozenset(
     {
         "__add__",
         "__bool__",
@@ -84,15 +84,12 @@ _READING = frozenset(
         "__iter__",
         "__len__",
         "__mul__",
-        "__post_init__",
         "__radd__",
         "__rmul__",
         "__str__",
     }
 )
-"""Methods that code calls without naming them, and that may read any state."""
-_WHOLE = _READING - {"__post_init__"}
-"""A class that has one of these may read all its state in it."""
+"""Methods that code calls without naming them: a class that has one may read all its state."""
 _PARTS = ("name", "source", "_constants", "_workgroups")
 """What a kernel that another one runs is made of."""
 _ADDRESS = re.compile("0x[0-9a-fA-F]{4}")
@@ -214,7 +211,7 @@ class _Walk:
         with _Open(self, value) as again:
             if again:
                 return "{…}"
-            made = f"{self.value(value.default_factory)}" if isinstance(value, defaultdict) else ""
+            made = self.value(value.default_factory) if isinstance(value, defaultdict) else ""
             return made + self._pairs(value.items())
 
     def _pairs(self, items: Iterable[tuple[Any, Any]]) -> str:
@@ -235,7 +232,7 @@ class _Walk:
         code = function.__code__
         self.met.setdefault(id(function), len(self.met))
         self.kept.append(function)
-        reads, attributes = names_of(code)
+        reads, attributes, imports = names_of(code)
         self.names |= attributes | _REFLECTING.intersection(reads)
         parts = [code_text(code)]
         for name in reads:
@@ -253,7 +250,7 @@ class _Walk:
         registry = vars(function).get("registry")
         if isinstance(registry, MappingProxyType):  # of functools.singledispatch
             parts.append(self._pairs(registry.items()))
-        for name in imports_of(code):
+        for name in imports:
             parts.append(f"import {self._imported(name, function.__globals__)}")
         return "\n".join(parts)
 
@@ -350,7 +347,7 @@ class _Walk:
 
     def _instance(self, value: Any) -> str:
         kind = type(value)
-        state = dict(_slots(value)) | _attributes(value)
+        state = state_of(value)
         if self._by_name(kind.__module__):
             return self._foreign(value, state)
         if not state and isinstance(getattr_static(value, "__qualname__", None), str):
@@ -453,6 +450,11 @@ def _scalar_or_array(walk: _Walk, value: Any) -> str | None:
     if value.nbytes > MOST_ARRAY_BYTES:
         return head
     return f"{head}:{_digest(value.tobytes())}"
+
+
+def state_of(value: Any) -> dict[str, Any]:
+    """An instance's own attributes, those in slots too."""
+    return dict(_slots(value)) | _attributes(value)
 
 
 def _special(kind: type) -> list[str]:

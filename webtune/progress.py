@@ -12,9 +12,12 @@ from contextlib import contextmanager
 from typing import Any, TextIO
 
 from webtune.bench import Progress
+from webtune.core.peaks import Peaks
 from webtune.report import counted, duration
+from webtune.roofline import most_candidates
+from webtune.tuner import Tuner
 
-__all__ = ["Tally", "shown"]
+__all__ = ["Tally", "peaks_shown", "shown"]
 
 Listener = Callable[[Progress], None]
 _LINES_EVERY_S = 5.0
@@ -74,6 +77,15 @@ def shown(
                 yield listener
             return
     yield _Lines(title, tally, stream)
+
+
+def peaks_shown(tuner: Tuner, *, quiet: bool = False) -> Peaks:
+    """The device's peaks; where they have to be measured, it is shown how that goes. Raises what
+    `tuner.peaks()` does."""
+    total = most_candidates(tuner.device.limits)
+    known = tuner.known_peaks() is not None
+    with shown("roofline", total, quiet=quiet or known) as progress:
+        return tuner.peaks(progress=progress)
 
 
 class _Lines:

@@ -132,7 +132,7 @@ class Remembered:
         record = self.record(address)
         if record is None or not kernel.accepts(record.fingerprint):
             return None
-        return next((c for c in record.candidates if c.id == record.winner), None)
+        return record.winning
 
     # -- committing and telling ---------------------------------------------------------------
 

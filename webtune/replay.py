@@ -25,7 +25,7 @@ from webtune.gpu.timestamps import ABSURD_NS
 from webtune.report import Table
 from webtune.strategies import get, names
 
-__all__ = ["PROTOCOLS", "Space", "as_table", "load", "measure", "table", "text"]
+__all__ = ["PROTOCOLS", "Space", "load", "measure", "table"]
 
 _UNREADABLE = (
     OSError,
@@ -148,18 +148,8 @@ def _summary(trials: Sequence[tuple[float, float]]) -> dict[str, float]:
     }
 
 
-def text(found: dict[str, Any]) -> str:
-    """One result of `measure` as plain text."""
-    return table([found])
-
-
-def table(measured: Sequence[dict[str, Any]]) -> str:
-    """Results of `measure` as plain text: regret in %, launches per candidate."""
-    return as_table(measured).plain()
-
-
-def as_table(measured: Sequence[dict[str, Any]]) -> Table:
-    """The same as a table that fits a terminal."""
+def table(measured: Sequence[dict[str, Any]]) -> Table:
+    """Results of `measure`: regret in %, launches per candidate."""
     rows = tuple(
         (
             one["protocol"],

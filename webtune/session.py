@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -30,7 +30,7 @@ from webtune.problem import Place
 from webtune.problem import Problem as Keyed
 from webtune.store.base import Store
 from webtune.strategies import get as get_strategy
-from webtune.tunable import Group, TunableSet, called, whole
+from webtune.tunable import Group, TunableSet, called, priority_of
 
 __all__ = ["Session", "Settled"]
 
@@ -181,9 +181,7 @@ class Session:
     def _priority(self, group: Group, priority: Any) -> int:
         """The priority of a group or inside it, for this key."""
         name = f"{self._set.name}: group {group.name!r}"
-        if callable(priority):
-            priority = called(name, "priority", priority, self._key)
-        return whole(name, priority)
+        return priority_of(name, priority, self._key)
 
     # -- arguments --------------------------------------------------------------------------
 
@@ -207,10 +205,13 @@ class Session:
         args: list[Argument] = list(given)
         slots: list[Slot] = []
         copies: list[Copy] = []
-        self._refuse_unreadable(given, written)
-        for place, arg in enumerate(given):
-            if not isinstance(arg, Buffer) or not (place in written or self._clone_all):
-                continue
+        cloned = [
+            (place, arg)
+            for place, arg in enumerate(given)
+            if isinstance(arg, Buffer) and (place in written or self._clone_all)
+        ]
+        self._refuse_unreadable(cloned)
+        for place, arg in cloned:
             if arg.handle is None:
                 raise ArgumentError(
                     f"{self._set.name}: {self._set.argument_name(place)} was destroyed before the "
@@ -234,26 +235,23 @@ class Session:
                 self._device.copy(copies)
         except LaunchError as error:
             names = ", ".join(slot.name for slot in slots) or "its arguments"
-            raise ArgumentError(
-                f"{self._set.name}: a tune runs on copies, and {names} could not be copied: create "
-                f"your own buffers with COPY_SRC, or give inputs= ({error})"
-            ) from error
+            raise ArgumentError(f"{self._uncopied(names)} ({error})") from error
         return tuple(args), slots
 
-    def _refuse_unreadable(self, given: Sequence[Argument], written: set[int]) -> None:
+    def _refuse_unreadable(self, cloned: Sequence[tuple[int, Buffer]]) -> None:
         closed = [
             self._set.argument_name(place)
-            for place, arg in enumerate(given)
-            if isinstance(arg, Buffer)
-            and (place in written or self._clone_all)
-            and arg.handle is not None
-            and not can_be_read(arg.handle)
+            for place, arg in cloned
+            if arg.handle is not None and not can_be_read(arg.handle)
         ]
         if closed:
-            raise ArgumentError(
-                f"{self._set.name}: a tune runs on copies, and {', '.join(closed)} could not be "
-                "copied: create your own buffers with COPY_SRC, or give inputs="
-            )
+            raise ArgumentError(self._uncopied(", ".join(closed)))
+
+    def _uncopied(self, names: str) -> str:
+        return (
+            f"{self._set.name}: a tune runs on copies, and {names} could not be copied: create "
+            "your own buffers with COPY_SRC, or give inputs="
+        )
 
     def _buffer(self, nbytes: int, label: str) -> Any:
         handle = self._device.create_buffer(nbytes, label=label)
@@ -290,12 +288,9 @@ class Session:
                 reason = f"evict= cannot be recorded: {reason}"
             raise UsageError(f"{self._set.name}: {reason}") from (error.__cause__ or error)
         self._recorded[-1] = recorded
-        made = {id(handle) for handle in self._made}
-        for place, arg in enumerate(args):
-            if not isinstance(arg, Buffer) or id(arg.handle) in made:
-                continue
-            for dispatch in recorded.dispatches:
-                if any(b.handle is arg.handle and b.kind == "storage" for b in dispatch.bindings):
+        for handle in self._strays(recorded):
+            for place, arg in enumerate(args):
+                if isinstance(arg, Buffer) and arg.handle is handle:
                     raise UsageError(
                         f"{self._set.name}: evict= writes {self._set.argument_name(place)}, which "
                         "is the caller's and not a copy; give it a buffer of its own to write"
@@ -352,22 +347,21 @@ class Session:
             return Failure(FailureKind.REJECTED, str(error))
         except LaunchError as error:
             return Failure(FailureKind.LAUNCH, str(error))
-        stray = self._stray(recorded)
+        stray = next(self._strays(recorded), None)
         if stray is not None:
             recorded.free()
-            return Failure(FailureKind.REJECTED, stray)
+            return Failure(FailureKind.REJECTED, self._stray_text(stray))
         self._recorded[index] = recorded
         return Entrant(one.id, one.name, recorded.dispatches, one.repeat)
 
-    def _stray(self, recorded: Recorded) -> str | None:
-        """What a candidate would write that is neither a clone of this tune nor its own scratch:
-        a tune changes nothing of the caller's."""
+    def _strays(self, recorded: Recorded) -> Iterator[Any]:
+        """What is written that is neither a clone of this tune nor its own scratch: a tune changes
+        nothing of the caller's."""
         free = recorded.handles | {id(handle) for handle in self._made}
         for dispatch in recorded.dispatches:
             for binding in dispatch.bindings:
                 if binding.kind == "storage" and id(binding.handle) not in free:
-                    return self._stray_text(binding.handle)
-        return None
+                    yield binding.handle
 
     def _stray_text(self, handle: Any) -> str:
         for place, arg in enumerate(self._caller_args):

@@ -17,11 +17,11 @@ from webtune.core.fingerprint import candidate_id, digest, set_fingerprint
 from webtune.core.work import Work
 from webtune.errors import ArgumentError, KernelError, Reject, UsageError, WebtuneError
 from webtune.gpu.base import Device
-from webtune.material import material
+from webtune.material import material, state_of
 from webtune.recorder import Recorder
 from webtune.space import Params, Space
 
-__all__ = ["Group", "Tunable", "TunableSet", "called", "feature_names"]
+__all__ = ["Group", "Tunable", "TunableSet", "called", "feature_names", "priority_of"]
 
 _BETWEEN_PAUSES = 16
 _REFUSALS = (UsageError, ArgumentError, KernelError)
@@ -41,7 +41,7 @@ class Group:
 
     def __post_init__(self) -> None:
         if not callable(self.priority):
-            whole(f"group {self.name!r}", self.priority)
+            priority_of(f"group {self.name!r}", self.priority)
         if self.patience is not None and not (_is_whole(self.patience) and self.patience > 0):
             raise UsageError(
                 f"group {self.name!r}: patience={self.patience!r}; it is how many candidates in a "
@@ -50,10 +50,7 @@ class Group:
 
     def priority_for(self, key: Any) -> int:
         """The priority for one key."""
-        if not callable(self.priority):
-            return self.priority
-        name = f"group {self.name!r}"
-        return whole(name, called(name, "priority", self.priority, key))
+        return priority_of(f"group {self.name!r}", self.priority, key)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -426,11 +423,7 @@ class TunableSet:
 
 def _state(check: Any) -> list[list[str]]:
     """A check's settings, its functions by what they do."""
-    slots = (getattr(kind, "__slots__", ()) for kind in type(check).__mro__)
-    names = {name for each in slots for name in ([each] if isinstance(each, str) else each)}
-    state = {name: getattr(check, name) for name in names if hasattr(check, name)}
-    state |= getattr(check, "__dict__", {})
-    return [[name, material(value)] for name, value in sorted(state.items())]
+    return [[name, material(value)] for name, value in sorted(state_of(check).items())]
 
 
 def attached_groups(name: str, groups: Mapping[Group, Priority] | None) -> tuple[Any, ...]:
@@ -476,8 +469,10 @@ def feature_names(name: str, needs: Any) -> frozenset[str]:
     )
 
 
-def whole(name: str, priority: Any) -> int:
-    """A priority as a whole number. `UsageError` on anything else."""
+def priority_of(name: str, priority: Any, key: Any = None) -> int:
+    """A priority for one key as a whole number. `UsageError` on anything else."""
+    if callable(priority):
+        priority = called(name, "priority", priority, key)
     if not _is_whole(priority):
         raise UsageError(f"{name}: priority= came out as {priority!r}; it must be a whole number")
     return int(priority)

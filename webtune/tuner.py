@@ -24,6 +24,7 @@ from webtune.launch import Launcher, Recorded
 from webtune.launching import Launching
 from webtune.problem import Gathering, Problem, Problems
 from webtune.remembered import Remembered
+from webtune.report import counted
 from webtune.results import TuneReport
 from webtune.roofline import measure_peaks
 from webtune.sink import Sink
@@ -71,10 +72,9 @@ class Tuner:
 
     def __repr__(self) -> str:
         state = "closed" if self._closed else "lost" if self.device.lost is not None else "open"
-        known = self._problems.known
         return (
-            f"<Tuner on {self.device.identity.label} ({state}): {known} "
-            f"key{'s' * (known != 1)} known, picks in {self.store.location}>"
+            f"<Tuner on {self.device.identity.label} ({state}): "
+            f"{counted(self._problems.known, 'key')} known, picks in {self.store.location}>"
         )
 
     # -- data -------------------------------------------------------------------------------

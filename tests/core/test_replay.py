@@ -7,7 +7,7 @@ import random
 import pytest
 
 from webtune.errors import UsageError
-from webtune.replay import PROTOCOLS, load, measure, table, text
+from webtune.replay import PROTOCOLS, load, measure, table
 
 
 def write(folder, name, samples):
@@ -95,10 +95,10 @@ def test_small_spaces_take_the_candidates_they_have(tmp_path):
 
 def test_the_table_has_a_line_a_space_and_one_for_all(spaces):
     found = measure(spaces, "fixed", candidates=3, seeds=1)
-    lines = text(found).splitlines()
+    lines = table([found]).plain().splitlines()
     assert len(lines) == 5
     assert "all spaces" in lines[-1]
-    assert len(table([found, found]).splitlines()) == 8
+    assert len(table([found, found]).plain().splitlines()) == 8
 
 
 @pytest.mark.parametrize(

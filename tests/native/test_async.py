@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import webtune as wt
+from webtune.hosts import native_tuner
 
 SPIN = """
 override WG: u32;
@@ -36,54 +37,54 @@ def tuner():
         yield opened
 
 
-def test_other_tasks_get_turns_while_a_native_tuner_opens(monkeypatch):
-    from webtune.hosts import native_tuner
+class Opening:
+    """A device that opens when it is let, and says when it began."""
 
-    began, go_on = threading.Event(), threading.Event()
+    def __init__(self, open_device):
+        self.open_device = open_device
+        self.began, self.go_on = threading.Event(), threading.Event()
+        self.opened = []
 
-    def slow(*args, **settings):
-        began.set()
-        assert go_on.wait(20)
-        return open_device(*args, **settings)
+    def __call__(self, *args, **settings):
+        self.began.set()
+        assert self.go_on.wait(20)
+        self.opened.append(self.open_device(*args, **settings))
+        return self.opened[0]
 
-    open_device = native_tuner.open_device
-    monkeypatch.setattr(native_tuner, "open_device", slow)
-
-    async def main():
+    async def task(self):
+        """A tuner under way, once its device is."""
         opening = asyncio.create_task(wt.open_tuner_async(store="memory"))
-        while not began.is_set():
+        while not self.began.is_set():
             await asyncio.sleep(0.001)
+        return opening
+
+
+@pytest.fixture
+def slow(monkeypatch):
+    opening = Opening(native_tuner.open_device)
+    monkeypatch.setattr(native_tuner, "open_device", opening)
+    return opening
+
+
+def test_other_tasks_get_turns_while_a_native_tuner_opens(slow):
+    async def main():
+        opening = await slow.task()
         assert not opening.done()
-        go_on.set()
+        slow.go_on.set()
         with await opening as opened:
             return await opened.tune_async(spin("opened"), opened.empty(2000))
 
     assert asyncio.run(main()).winner is not None
 
 
-def test_a_tuner_that_nobody_waits_for_any_more_is_closed_when_it_opens(monkeypatch):
-    from webtune.hosts import native_tuner
-
-    began, go_on, opened = threading.Event(), threading.Event(), []
-
-    def slow(*args, **settings):
-        began.set()
-        assert go_on.wait(20)
-        opened.append(open_device(*args, **settings))
-        return opened[0]
-
-    open_device = native_tuner.open_device
-    monkeypatch.setattr(native_tuner, "open_device", slow)
-
+def test_a_tuner_that_nobody_waits_for_any_more_is_closed_when_it_opens(slow):
     async def main():
-        opening = asyncio.create_task(wt.open_tuner_async(store="memory"))
-        while not began.is_set():
-            await asyncio.sleep(0.001)
+        opening = await slow.task()
         opening.cancel()
         with pytest.raises(asyncio.CancelledError):
             await opening
-        go_on.set()
-        while not (opened and opened[0].lost):
+        slow.go_on.set()
+        while not (slow.opened and slow.opened[0].lost):
             await asyncio.sleep(0.001)
 
     asyncio.run(asyncio.wait_for(main(), 30))

@@ -110,16 +110,12 @@ def _told(entries: Iterable[Address]) -> str:
     return f"{picks} and {counted(peaks, 'measured peak')}" if peaks else picks
 
 
-def _winner(record: Record) -> Any:
-    return next((one for one in record.candidates if one.id == record.winner), None)
-
-
 def _when(record: Record) -> str:
     return datetime.fromtimestamp(record.created_s, UTC).strftime("%Y-%m-%d %H:%M")
 
 
 def _plain(address: Address, record: Record) -> dict[str, Any]:
-    winner = _winner(record)
+    winner = record.winning
     return {
         "environment": address.environment,
         "hardware": address.hardware,
@@ -179,7 +175,7 @@ def _table(entries: Found, title: str, *, peaks: bool) -> Table:
     apart = not peaks and any(address.environment != "default" for address, _ in entries)
     rows = []
     for address, record in entries:
-        winner = _winner(record)
+        winner = record.winning
         rows.append(
             (
                 address.name,

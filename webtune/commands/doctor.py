@@ -23,9 +23,8 @@ from webtune.commands.cache import PEAKS
 from webtune.drive import complete
 from webtune.errors import StoreWarning, UsageError, WebtuneError
 from webtune.gpu.base import Clock
-from webtune.progress import shown
+from webtune.progress import peaks_shown
 from webtune.report import Table, counted, duration, wrapped
-from webtune.roofline import most_candidates
 
 __all__ = ["Finding", "adapters", "doctor"]
 
@@ -242,10 +241,8 @@ def _computes(tuner: wt.Tuner) -> Finding:
 
 
 def _roofline(tuner: wt.Tuner) -> Finding:
-    total = most_candidates(tuner.device.limits)
     try:
-        with shown("roofline", total, quiet=tuner.known_peaks() is not None) as progress:
-            peaks = tuner.peaks(progress=progress)
+        peaks = peaks_shown(tuner)
     except WebtuneError as error:
         return Finding("roofline", f"could not be measured: {error}", "update the GPU's driver")
     numbers = {

@@ -28,5 +28,5 @@ def measure(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps(found, indent=2))
     else:
-        replay.as_table([found]).show()
+        replay.table([found]).show()
     return 0

@@ -13,10 +13,9 @@ from webtune import kernels
 from webtune.core.peaks import BELIEVED
 from webtune.errors import DeviceLost, UsageError, WebtuneError
 from webtune.kernels import Bundled
-from webtune.progress import shown
+from webtune.progress import peaks_shown, shown
 from webtune.report import Table, candidate_table, counted, duration, factor, rate, spread
 from webtune.results import TuneReport
-from webtune.roofline import most_candidates
 
 __all__ = ["tune"]
 
@@ -31,10 +30,7 @@ def tune(options: argparse.Namespace) -> int:
     settings = {name: value for name, value in given.items() if value is not None}
     with wt.open_tuner(**settings) as tuner:
         if options.roofline:
-            total = most_candidates(tuner.device.limits)
-            known = tuner.known_peaks() is not None
-            with shown("roofline", total, quiet=options.quiet or known) as progress:
-                tuner.peaks(progress=progress)
+            peaks_shown(tuner, quiet=options.quiet)
         entries = []
         reports: list[TuneReport] = []
         for bundled, size in wanted:

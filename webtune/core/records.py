@@ -74,6 +74,11 @@ class Record:
     wall_s: float = 0.0
     tie_rule: str = ""
 
+    @property
+    def winning(self) -> CandidateRecord | None:
+        """What was measured of the winner; None where the candidates lack it."""
+        return next((each for each in self.candidates if each.id == self.winner), None)
+
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:

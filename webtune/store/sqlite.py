@@ -212,7 +212,7 @@ class SqliteStore:
                     return
                 rows = db.execute(f"{STARTS} AND candidate = ?", (hardware, candidate)).fetchall()
                 for row in rows:
-                    if _lost(row):
+                    if row[5] == CLOSED or _died(row):
                         db.execute(
                             f"DELETE FROM journal WHERE {place}", (hardware, candidate, row[6])
                         )
@@ -239,7 +239,7 @@ class SqliteStore:
         def find(db: sqlite3.Connection) -> frozenset[str]:
             rows = db.execute(STARTS, (hardware,)).fetchall()
             closed = Counter(row[0] for row in rows if row[5] == CLOSED)
-            barred = {row[0] for row in rows if row[5] != CLOSED and (row[5] or _lost(row))}
+            barred = {row[0] for row in rows if row[5] == ABANDONED or _died(row)}
             return frozenset(barred | {name for name in closed if closed[name] >= LOST_STARTS})
 
         return self._do(find, lambda memory: memory.suspects(hardware))
@@ -386,12 +386,10 @@ class SqliteStore:
             warn(StoreWarning(text))
 
 
-def _lost(row: tuple[str, str, int, str, float, int, str]) -> bool:
-    """Whether a row of `STARTS` will not end, without being blamed for it."""
+def _died(row: tuple[str, str, int, str, float, int, str]) -> bool:
+    """Whether the process of a row of `STARTS` is gone, with nothing said of the start."""
     _, host, pid, began, since_s, dead, _ = row
-    return dead == CLOSED or (
-        dead != ABANDONED and not alive(Process(host, pid, began), time.time() - since_s)
-    )
+    return not dead and not alive(Process(host, pid, began), time.time() - since_s)
 
 
 def _write(db: sqlite3.Connection, address: Address, body: str) -> None:
