@@ -13,9 +13,9 @@ from functools import lru_cache
 from typing import Any
 
 import webtune
-from webtune.core.fingerprint import canonical
-from webtune.kernels import get, names
-from webtune.report import duration
+from webtune.bundled import get, names
+from webtune.fingerprint.digests import canonical
+from webtune.report.format import duration
 
 _SHOW_EVERY_S = 0.12
 _ROWS_WHILE_TUNING = 40
@@ -124,7 +124,7 @@ class Live:
         self._failed: dict[str, str] = {}
         self._met: set[int] = set()
         self._launches = 0
-        self._total = len(lab.bundled.kernel.tunables)
+        self._total = len(lab.bundled.kernel.candidates)
         self._compiled: set[int] = set()
         self._samples = 0
         self._shown_s = 0.0

@@ -1,11 +1,6 @@
 """webtune measures the ways in which a WGSL compute kernel can be written on the device that is
 really there, remembers the fastest for each problem, and runs it."""
 
-from webtune.buffers import Buffer
-from webtune.check import AllClose
-from webtune.core.anchor import anchor
-from webtune.core.model import Compiled, Hit, Miss, Pending
-from webtune.core.work import Work
 from webtune.errors import (
     ArgumentError,
     ConfigError,
@@ -27,15 +22,20 @@ from webtune.errors import (
     UsageError,
     WebtuneError,
 )
-from webtune.gather import Gather, Gathered, GatherState, gather
 from webtune.hosts.auto import open_tuner, open_tuner_async
-from webtune.kernel import Kernel
-from webtune.problem import environment
-from webtune.recorder import Recorder
-from webtune.results import CandidateReport, TuneReport
-from webtune.space import Params, Space, ceil_div, grid
-from webtune.tunable import Group, TunableSet
+from webtune.kernel.anchor import anchor
+from webtune.kernel.arguments import Buffer
+from webtune.kernel.candidates import Group, TunableSet
+from webtune.kernel.kernel import Kernel
+from webtune.kernel.recorder import Recorder
+from webtune.kernel.space import Params, Space, ceil_div, grid
+from webtune.kernel.work import Work
+from webtune.measure.check import AllClose
+from webtune.report.report import CandidateReport, TuneReport
 from webtune.tuner import Tuner
+from webtune.tuning.call import environment
+from webtune.tuning.gather import Gather, Gathered, GatherState, gather
+from webtune.tuning.pick_cache import Compiled, Hit, Miss, Pending
 
 __version__ = "0.1.0"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from webtune.cli import main
+from webtune.cli.main import main
 
 if __name__ == "__main__":
     raise SystemExit(main())

@@ -11,15 +11,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TextIO
 
-from webtune.bench import Progress
-from webtune.core.peaks import Peaks
-from webtune.report import counted, duration
-from webtune.roofline import most_candidates
+from webtune.measure.bench import ProgressEvent
+from webtune.report.format import counted, duration
 from webtune.tuner import Tuner
+from webtune.tuning.peaks import Peaks
+from webtune.tuning.probes import most_candidates
 
 __all__ = ["Tally", "peaks_shown", "shown"]
 
-Listener = Callable[[Progress], None]
+Listener = Callable[[ProgressEvent], None]
 _LINES_EVERY_S = 5.0
 
 
@@ -39,7 +39,7 @@ class Tally:
         """Candidates that ran or failed so far."""
         return len(self._met)
 
-    def add(self, event: Progress) -> None:
+    def add(self, event: ProgressEvent) -> None:
         """Take one event in."""
         self.launches = max(self.launches, event.launches)
         if event.kind in ("ran", "sampled", "failed"):
@@ -95,7 +95,7 @@ class _Lines:
         self._title, self._tally, self._stream = title, tally, stream
         self._said_s: float | None = None
 
-    def __call__(self, event: Progress) -> None:
+    def __call__(self, event: ProgressEvent) -> None:
         self._tally.add(event)
         now_s = time.monotonic()
         if self._said_s is None:
@@ -130,7 +130,7 @@ def _bar(title: str, tally: Tally, stream: TextIO) -> Any:
         with Bar(*columns, console=Console(file=stream), transient=True) as bar:
             task = bar.add_task(title, total=tally.total, tally="compiling")
 
-            def listen(event: Progress) -> None:
+            def listen(event: ProgressEvent) -> None:
                 tally.add(event)
                 bar.update(task, completed=tally.met, tally=tally.text())
 

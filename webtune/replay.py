@@ -16,14 +16,13 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from webtune import drive
-from webtune.core.config import Config
-from webtune.core.model import Problem, Reading, Round
-from webtune.core.statistics import median, quantile
+from webtune.config import Config
 from webtune.errors import UsageError
-from webtune.gpu.timestamps import ABSURD_NS
-from webtune.report import Table
-from webtune.strategies import get, names
+from webtune.gpu.clock import ABSURD_NS
+from webtune.report.format import Table
+from webtune.strategies import drive, get, names
+from webtune.strategies.model import Problem, Reading, Round
+from webtune.strategies.statistics import median, quantile
 
 __all__ = ["PROTOCOLS", "Space", "load", "measure", "table"]
 

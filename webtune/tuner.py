@@ -9,27 +9,27 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from webtune import transfer
-from webtune.bench import Joined
-from webtune.buffers import Argument, Buffer
-from webtune.core.config import Config
-from webtune.core.model import Hit, LookUp
-from webtune.core.peaks import Peaks
-from webtune.deciding import Decider, Progress
-from webtune.drive import complete
+from webtune.config import Config
 from webtune.errors import TunerClosed, UsageError
 from webtune.gpu.base import Device, Program
-from webtune.host import Host
-from webtune.launch import Launcher, Recorded
-from webtune.launching import Launching
-from webtune.problem import Gathering, Problem, Problems
-from webtune.remembered import Remembered
-from webtune.report import counted
-from webtune.results import TuneReport
-from webtune.roofline import measure_peaks
-from webtune.sink import Sink
+from webtune.kernel.arguments import Argument, Buffer
+from webtune.kernel.candidates import Candidate, TunableSet
+from webtune.measure.bench import Joined
+from webtune.report.decision_log import Sink
+from webtune.report.format import counted
+from webtune.report.report import TuneReport
 from webtune.store.base import Store
-from webtune.tunable import Tunable, TunableSet
+from webtune.strategies.drive import complete
+from webtune.tuning import transfer
+from webtune.tuning.call import Gathering, Problem, Problems
+from webtune.tuning.host import Host
+from webtune.tuning.peaks import Peaks
+from webtune.tuning.pick_cache import Hit, LookUp
+from webtune.tuning.probes import measure_peaks
+from webtune.tuning.programs import ProgramCache, Recording
+from webtune.tuning.repository import Repository
+from webtune.tuning.runner import Runner
+from webtune.tuning.scheduler import ProgressListener, Scheduler
 
 __all__ = ["Tuner"]
 
@@ -49,10 +49,10 @@ class Tuner:
         self.host = host
         self.config = config
         self._closed = False
-        self._launcher = Launcher(device)
+        self._launcher = ProgramCache(device)
         self._problems = Problems(device, store, config)
-        self._remembered = Remembered(device, store, host, config, self._problems, sink)
-        self._decider = Decider(
+        self._remembered = Repository(device, store, host, config, self._problems, sink)
+        self._decider = Scheduler(
             device,
             store,
             host,
@@ -61,7 +61,7 @@ class Tuner:
             problems=self._problems,
             remembered=self._remembered,
         )
-        self._launching = Launching(
+        self._launching = Runner(
             store,
             host,
             config,
@@ -158,7 +158,7 @@ class Tuner:
         self,
         kernel: TunableSet,
         *args: Any,
-        progress: Progress | None = None,
+        progress: ProgressListener | None = None,
         strategy: str | None = None,
         fresh: bool = False,
     ) -> TuneReport:
@@ -172,7 +172,7 @@ class Tuner:
         self,
         kernel: TunableSet,
         *args: Any,
-        progress: Progress | None = None,
+        progress: ProgressListener | None = None,
         strategy: str | None = None,
         fresh: bool = False,
     ) -> TuneReport:
@@ -186,20 +186,22 @@ class Tuner:
             problem, progress=progress, strategy=strategy, fresh=fresh, gives_way=True
         )
 
-    def peaks(self, *, fresh: bool = False, progress: Progress | None = None) -> Peaks:
-        """The device's measured peaks: arithmetic, memory in and beyond caches, launch. Remembered
+    def peaks(self, *, fresh: bool = False, progress: ProgressListener | None = None) -> Peaks:
+        """The device's measured peaks: arithmetic, memory in and beyond caches, launch. Repository
         like picks; once known, kernels with `work=` stop early when they come close, and tables
         show how close. It takes some seconds; `progress` gets the events of all its tunes as those
         of one."""
         self._must_block("peaks")
         return complete(self._find_peaks(fresh=fresh, progress=progress))
 
-    async def peaks_async(self, *, fresh: bool = False, progress: Progress | None = None) -> Peaks:
+    async def peaks_async(
+        self, *, fresh: bool = False, progress: ProgressListener | None = None
+    ) -> Peaks:
         """The same, awaiting."""
         return await self._find_peaks(fresh=fresh, progress=progress, gives_way=True)
 
     async def _find_peaks(
-        self, *, fresh: bool, progress: Progress | None, gives_way: bool = False
+        self, *, fresh: bool, progress: ProgressListener | None, gives_way: bool = False
     ) -> Peaks:
         joined = None if progress is None else Joined(progress)
 
@@ -210,7 +212,7 @@ class Tuner:
             if report.winner_ns is None and not fresh:  # a pick whose record is gone
                 report = await self.decide(problem, fresh=True, **options)
             if joined is not None:
-                joined.next(len(probe.tunables))
+                joined.next(len(probe.candidates))
             return report
 
         known = None if fresh else self.known_peaks()
@@ -270,9 +272,9 @@ class Tuner:
         return self._decider.gathering
 
     @property
-    def card(self) -> object:
+    def device_token(self) -> object:
         """What memory knows this tuner's device by."""
-        return self._decider.card
+        return self._decider.device_token
 
     def begin_gathering(self, gather: Gathering) -> None:
         """Collect instead of tuning from now on. `UsageError` inside another gather block."""
@@ -290,7 +292,7 @@ class Tuner:
         """`tune_async` for a problem that is understood, in the environment it was met in."""
         return await self._decider.decide(problem, **options)
 
-    def record_candidate(self, one: Tunable, args: tuple[Argument, ...]) -> Recorded:
+    def record_candidate(self, one: Candidate, args: tuple[Argument, ...]) -> Recording:
         """A candidate's dispatches on these arguments, not run. Raises what recording raises."""
         return self._decider.record_candidate(one, args)
 

@@ -14,25 +14,28 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "webtune"
 
-LAYERS = {
-    "errors": set[str](),
-    "core": {"errors"},
-    "strategies": {"errors", "core"},
-    "base": {"errors", "core"},
-    "edge": {"errors", "core", "base"},
-    "middle": {"errors", "core", "strategies", "base"},
-    "hosts": {"errors", "core", "strategies", "base", "edge", "middle"},
-    "top": {"errors", "core", "strategies", "base", "edge", "middle", "hosts"},
-}
-"""Layer → the layers it may import; itself always. `base` is the protocols of device and store with
-their host-free parts; `edge` is what talks to a real device or a real store."""
+RANKS = (
+    ("errors",),
+    ("config",),
+    ("gpu",),
+    ("fingerprint",),
+    ("kernel",),
+    ("strategies",),
+    ("store",),
+    ("measure",),
+    ("tuning",),
+    ("report",),
+    ("tuner",),
+    ("hosts",),
+    ("",),
+    ("progress", "replay", "bundled", "testing"),
+    ("cli",),
+    ("__main__",),
+)
+"""The rooms from the ground up: each may import those below it, and itself. `` is the package."""
+RANK = {room: rank for rank, rooms in enumerate(RANKS) for room in rooms}
 
-EDGE = re.compile(r"(gpu|store)\._?(native|browser|dawn|sqlite|opfs|folder|processes)")
-TOP = {
-    "", "__main__", "cli", "commands", "kernels", "progress", "replay", "testing",
-    "testing_browser",
-}  # fmt: skip
-PURE = ("core", "strategies")
+PURE = ("strategies",)
 FORBIDDEN_IN_PURE = {
     "asyncio", "concurrent", "io", "js", "logging", "multiprocessing", "numpy", "os", "pathlib",
     "platform", "pyodide", "random", "secrets", "shutil", "socket", "sqlite3", "subprocess", "sys",
@@ -49,7 +52,7 @@ class Import:
 
 
 def module_name(path: Path) -> str:
-    """`webtune/core/model.py` → `core.model`; the package itself → ``."""
+    """`webtune/strategies/model.py` → `strategies.model`; the package itself → ``."""
     parts = path.relative_to(PACKAGE).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
@@ -105,31 +108,26 @@ def own(target: str) -> str | None:
     return name if name != target and name in MODULES else None
 
 
-def layer(name: str) -> str:
-    head = name.partition(".")[0]
-    if head in {"errors", "core", "strategies", "hosts"}:
-        return head
-    if head in {"gpu", "store"}:
-        return "edge" if EDGE.match(name) else "base"
-    return "top" if head in TOP else "middle"
+def room(name: str) -> str:
+    return name.partition(".")[0]
+
+
+def test_every_module_has_a_rank() -> None:
+    assert {room(name) for name in MODULES} == set(RANK)
 
 
 @pytest.mark.parametrize("name", MODULES)
 def test_every_arrow_points_down(name: str) -> None:
-    here = layer(name)
-    allowed = LAYERS[here] | {here}
+    here = room(name)
     for item in imports(name):
         target = own(item.target)
-        if target is not None:
-            there = layer(target)
-            assert there in allowed, f"{name} ({here}) imports {target} ({there})"
+        if target is not None and room(target) != here:
+            there = room(target)
+            assert RANK[there] < RANK[here], f"{name} ({here}) imports {target} ({there})"
 
 
 def test_no_module_imports_itself_round_a_corner() -> None:
-    graph = {
-        name: {own(item.target) for item in imports(name) if item.at_load} - {None, name}
-        for name in MODULES
-    }
+    graph = {name: {own(item.target) for item in imports(name)} - {None, name} for name in MODULES}
     try:
         TopologicalSorter(graph).prepare()
     except CycleError as circle:
@@ -158,7 +156,7 @@ def test_only_hosts_auto_asks_whether_this_is_a_browser() -> None:
 
 def test_only_hosts_and_edges_ask_which_system_this_is() -> None:
     asking = naming(r"sys\.platform|platform\.system|\bos\.name\b")
-    assert {layer(name) for name in asking} <= {"hosts", "edge"}
+    assert {room(name) for name in asking} <= {"hosts", "gpu", "store"}
 
 
 @pytest.mark.parametrize("package", ["wgpu", "js", "pyodide", "numpy"])
@@ -168,11 +166,7 @@ def test_packages_of_a_host_are_loaded_at_import_by_its_own_modules_only(package
         for name in MODULES
         if any(i.at_load and i.target.partition(".")[0] == package for i in imports(name))
     }
-    natives = {"gpu.native", "hosts.native"}
-    browsers = {"gpu.browser", "hosts.browser", "store.opfs"}
-    assert (
-        loading <= {"wgpu": natives, "js": browsers, "pyodide": browsers, "numpy": set()}[package]
-    )
+    assert loading == set()
 
 
 def test_the_reader_of_imports_sees_through_functions_and_relative_names(
@@ -184,15 +178,15 @@ def test_the_reader_of_imports_sees_through_functions_and_relative_names(
         "if TYPE_CHECKING:\n    import hidden\n"
         "def f():\n    import late\n"
         "try:\n    import tried\nexcept ImportError:\n    import instead\n"
-        "from .model import Round\nfrom . import records\nfrom .. import errors\n"
+        "from .model import Round\nfrom . import plan\nfrom .. import errors\n"
     )
-    monkeypatch.setitem(MODULES, "core.probe", source)
-    assert imports("core.probe") == [
+    monkeypatch.setitem(MODULES, "strategies.probe", source)
+    assert imports("strategies.probe") == [
         Import("typing", True),
         Import("late", False),
         Import("tried", True),
         Import("instead", True),
-        Import("webtune.core.model", True),
-        Import("webtune.core.records", True),
+        Import("webtune.strategies.model", True),
+        Import("webtune.strategies.plan", True),
         Import("webtune.errors", True),
     ]

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import webtune
-from webtune.core.config import knobs
+from webtune.config import knobs
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = sorted((ROOT / "webtune").rglob("*.py"))

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from webtune.testing_browser import PythonPage, chromium, open_python, pack_webtune, serve
+from webtune.testing.browser import PythonPage, chromium, open_python, pack_webtune, serve
 
 ROOT = Path(__file__).resolve().parents[2]
 RUNTIMES = ROOT / ".build" / "pyodide"

@@ -58,9 +58,9 @@ async def opened(**settings):
 
 def forget():
     """Empty memory, as a reload of the page would."""
-    import webtune.problem
+    import webtune.tuning.call
 
-    webtune.problem._PICKS.clear()
+    webtune.tuning.call._PICKS.clear()
 
 
 async def doubled(tuner, y):

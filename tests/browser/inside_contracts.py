@@ -66,9 +66,9 @@ def load(source, absent):
     """The contract's module, with stand-ins for what no page has."""
     from pyodide.ffi import run_sync
 
-    import webtune.drive
+    import webtune.strategies.drive
 
-    webtune.drive.complete = run_sync
+    webtune.strategies.drive.complete = run_sync
     sys.modules["pytest"] = stand_in()
     for name, members in absent.items():
         stub = types.ModuleType(name)
@@ -143,8 +143,8 @@ def device_contract(source):
     module = load(
         source,
         {
-            "webtune.gpu.native": ["NativeDevice"],
-            "webtune.hosts.native": ["open_device"],
+            "webtune.gpu.native.device": ["NativeDevice"],
+            "webtune.gpu.native.adapters": ["open_device"],
         },
     )
 

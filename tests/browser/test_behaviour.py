@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from webtune.testing_browser import PythonPage
+from webtune.testing.browser import PythonPage
 
 INSIDE = (Path(__file__).parent / "inside.py").read_text()
 
@@ -119,7 +119,7 @@ async def many_tasks() -> Any:
 def test_many_tasks_start_one_tune_and_its_line_has_the_published_shape(main: PythonPage) -> None:
     import jsonschema
 
-    from webtune.sink import schema
+    from webtune.report.decision_log import schema
 
     states, winners, decisions = run(main, many_tasks)
     assert states == ["Pending"]
@@ -148,7 +148,7 @@ def test_a_tune_under_way_settles_in_the_environment_it_began_in(main: PythonPag
 
 
 async def close_enough() -> Any:
-    from webtune.core.peaks import Peaks
+    from webtune.tuning.peaks import Peaks
 
     found = []
     async with opened(compute_threshold=0.02) as tuner:
@@ -199,7 +199,7 @@ def probing() -> Any:
 
 
 async def probe_twice() -> Any:
-    from webtune.roofline import ARITHMETIC, LAUNCH, MEMORY
+    from webtune.tuning.probes import ARITHMETIC, LAUNCH, MEMORY
 
     async with probing()(store="peaks") as tuner:
         unknown = tuner.known_peaks()

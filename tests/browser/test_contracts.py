@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from webtune.testing_browser import PythonPage
+from webtune.testing.browser import PythonPage
 
 HERE = Path(__file__).parent
 CONTRACTS = HERE.parent / "contracts"

@@ -8,10 +8,10 @@ from collections.abc import Callable
 import pytest
 
 from webtune.errors import ConfigError, HostUnavailable
-from webtune.gpu.browser import pyodide_module
+from webtune.gpu.browser.device import pyodide_module
 from webtune.hosts import browser as host
 from webtune.store.opfs import OpfsStore
-from webtune.testing_browser import PythonPage
+from webtune.testing.browser import PythonPage
 
 Fresh = Callable[..., PythonPage]
 

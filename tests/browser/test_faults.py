@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from webtune.errors import UsageError
-from webtune.testing_browser import PythonPage
+from webtune.testing.browser import PythonPage
 
 INSIDE = (Path(__file__).parent / "inside.py").read_text()
 

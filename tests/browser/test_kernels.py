@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from webtune.kernels import get, names
-from webtune.testing_browser import PythonPage
+from webtune.bundled import get, names
+from webtune.testing.browser import PythonPage
 
 INSIDE = (Path(__file__).parent / "inside.py").read_text()
 Fresh = Callable[..., PythonPage]
@@ -32,8 +32,8 @@ async def answers(name: str, size: list[int], leave_out: list[str]) -> Any:
     """What a bundled kernel's candidates write: the first that serves of each way to write it."""
     import base64
 
+    from webtune.bundled import get
     from webtune.gpu.base import Copy
-    from webtune.kernels import get
 
     bundled = get(name)
     async with opened() as tuner:
@@ -47,7 +47,7 @@ async def answers(name: str, size: list[int], leave_out: list[str]) -> Any:
         else:
             device.write(poison, memoryview(b"\xff\xff\xc0\x7f" * (nbytes // 4)))
         taken, found = set(leave_out), {}
-        for one in bundled.kernel.tunables:
+        for one in bundled.kernel.candidates:
             way = one.name.partition(":")[0]
             if way in taken:
                 continue
@@ -80,7 +80,7 @@ def judge(name: str, size: tuple[int, ...], found: dict[str, str]) -> None:
 def test_every_way_of_writing_a_bundled_kernel_gives_the_references_answer(
     shared: Callable[[str], PythonPage], name: str
 ) -> None:
-    ways = {one.name.partition(":")[0] for one in get(name).kernel.tunables}
+    ways = {one.name.partition(":")[0] for one in get(name).kernel.candidates}
     met: set[str] = set()
     for size in smallest_sizes(name):
         found = run(
@@ -104,7 +104,7 @@ async def with_numpy() -> Any:
     had = "numpy" in sys.modules
     import numpy as np
 
-    from webtune.kernels import get
+    from webtune.bundled import get
 
     async with opened() as tuner:
         x = tuner.upload(np.arange(1024, dtype=np.float32))

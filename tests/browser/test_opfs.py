@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from webtune.testing_browser import PythonPage
+from webtune.testing.browser import PythonPage
 
 Fresh = Callable[..., PythonPage]
 
 HELPERS = """
 import asyncio, json, warnings
-from webtune.core.records import CandidateRecord, Record
+from webtune.store.record import CandidateRecord, Record
 from webtune.errors import StoreWarning
 from webtune.store.base import Address
 from webtune.store.opfs import OpfsStore

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from webtune.testing_browser import pack_webtune
+from webtune.testing.browser import pack_webtune
 
 ROOT = Path(__file__).resolve().parents[2]
 PICTURES = ROOT / "artifacts"

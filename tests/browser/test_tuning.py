@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from webtune.testing_browser import PythonPage
+from webtune.testing.browser import PythonPage
 
 INSIDE = (Path(__file__).parent / "inside.py").read_text()
 
@@ -198,7 +198,7 @@ async def all_fail() -> Any:
             bad = wt.Kernel(
                 "bad",
                 source=lambda p: (
-                    spin().tunables
+                    spin().candidates
                     and f"@compute @workgroup_size(1) fn main() {{\n  let a{p.N} = nowhere;\n}}"
                 ),
                 params=wt.grid(N=[1, 2]),
@@ -319,7 +319,7 @@ async def fifty_tunes() -> Any:
     import pyodide_js
     from pyodide.ffi import JsProxy
 
-    from webtune.gpu.browser import BrowserProgram
+    from webtune.gpu.browser.device import BrowserProgram
 
     module = pyodide_js._module
     if not hasattr(module, "pyproxy_alloc_map"):

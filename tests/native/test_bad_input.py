@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import webtune as wt
-from webtune.recorder import _holds
+from webtune.kernel.recorder import _holds
 
 COPY = """
 override WG: u32;

@@ -48,7 +48,7 @@ def test_the_first_example_tunes_runs_once_and_explains(cache):
         assert isinstance(state, wt.Hit)
         np.testing.assert_array_equal(tuner.download(y), np.full(1 << 20, 2, np.float32))
         table = str(tuner.explain(saxpy, x, y))
-        assert saxpy.tunables[state.index].name in table
+        assert saxpy.candidates[state.index].name in table
         assert tuner.run(saxpy, x, y) == state
         np.testing.assert_array_equal(tuner.download(y), np.full(1 << 20, 4, np.float32))
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import webtune as wt
-from webtune.gather import Gather
+from webtune.tuning.gather import Gather
 
 SCALE = """
 override WG: u32;

@@ -12,10 +12,10 @@ import pytest
 import wgpu
 
 import webtune as wt
-from webtune.bench import Bench, Entrant
-from webtune.core.model import Request, Round
-from webtune.drive import complete
-from webtune.roofline import ARITHMETIC, LAUNCH, MEMORY, arithmetic_flops, memory_elements
+from webtune.measure.bench import Bench, BenchCandidate
+from webtune.strategies.drive import complete
+from webtune.strategies.model import Request, Round
+from webtune.tuning.probes import ARITHMETIC, LAUNCH, MEMORY, arithmetic_flops, memory_elements
 
 LANES = 1 << 16
 ROUNDS = 5
@@ -106,9 +106,9 @@ def probe_loop(tuner: wt.Tuner, probe: wt.Kernel, buffers: list[wt.Buffer]) -> C
         tuner.tune(probe, *buffers)
         index = tuner.settled_index(probe, *buffers)
     assert index is not None
-    one = probe.tunables[index]
+    one = probe.candidates[index]
     recorded = tuner.record_candidate(one, tuple(buffers))
-    bench = Bench(tuner.device, lambda _: Entrant(one.id, one.name, recorded.dispatches))
+    bench = Bench(tuner.device, lambda _: BenchCandidate(one.id, one.name, recorded.dispatches))
 
     def run() -> float:
         [reading] = complete(bench.measure(Round((Request(0, 0, 1),))))

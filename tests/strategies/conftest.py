@@ -6,10 +6,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from webtune import drive
-from webtune.core.config import Config
-from webtune.core.model import Outcome, Problem, Reading, Round
-from webtune.strategies import get
+from webtune.config import Config
+from webtune.strategies import drive, get
+from webtune.strategies.model import Outcome, Problem, Reading, Round
 
 
 @dataclass

@@ -5,10 +5,10 @@ from itertools import chain
 
 import pytest
 
-from webtune.core.config import Config
-from webtune.core.model import Problem, Reading
+from webtune.config import Config
 from webtune.errors import Failure, FailureKind
 from webtune.strategies import adaptive
+from webtune.strategies.model import Problem, Reading
 
 US = 1_000
 BROKEN = Failure(FailureKind.LAUNCH, "refused")

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from webtune.core.statistics import Comparison, compare
 from webtune.strategies.elimination import choose, doubt, halving, hopeless, outpaced
+from webtune.strategies.statistics import Comparison, compare
 
 
 def name(candidate):

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from webtune.core.config import Config
-from webtune.core.samples import SampleSet
+from webtune.config import Config
 from webtune.errors import Failure, FailureKind, UsageError
 from webtune.strategies import get, names
+from webtune.strategies.samples import SampleSet
 from webtune.strategies.seed import decide, score_ns, survivors
 
 ALL = json.loads(

@@ -1,7 +1,7 @@
 """What a device must do for webtune. Native, browser and scripted devices obey the same contract.
 
 Methods that may have to wait are `async`. A blocking device waits inside them and never suspends,
-so `webtune.drive.complete` can run them without an event loop; a browser device awaits.
+so `webtune.strategies.drive.complete` can run them without an event loop; a browser device awaits.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ def open_tuner(
     - `store`: None for the user's cache folder, "memory", "none", a folder, or a store object.
     - `bundle`: picks that come with your application (a path, its JSON text, or a `Bundle`). They
       are read where the store has none, and never written.
-    - `settings`: knobs of `webtune.core.config.Config` by name, such as `strategy="fixed"`, or
+    - `settings`: knobs of `webtune.config.Config` by name, such as `strategy="fixed"`, or
       `adapter=`, part of an adapter's name.
     Raises `HostUnavailable` where no adapter can compute, and in a browser, where opening must be
     awaited: use `await open_tuner_async()` there.
@@ -32,7 +32,7 @@ def open_tuner(
         from webtune.errors import HostUnavailable
 
         raise HostUnavailable("a page cannot wait here; use `await webtune.open_tuner_async()`")
-    from webtune.hosts.native_tuner import open_native
+    from webtune.hosts.native import open_native
 
     return open_native(device, store=store, bundle=bundle, **settings)
 
@@ -47,6 +47,6 @@ async def open_tuner_async(
         from webtune.hosts.browser import open_browser
 
         return await open_browser(device, store=store, bundle=bundle, **settings)
-    from webtune.hosts.native_tuner import open_native_async
+    from webtune.hosts.native import open_native_async
 
     return await open_native_async(device, store=store, bundle=bundle, **settings)

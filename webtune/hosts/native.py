@@ -1,172 +1,163 @@
-"""Which native adapter, and how its device is opened. wgpu is imported here and nowhere else."""
+"""The native composition root: a wgpu-py device, a SQLite store and a host where calls may wait."""
 
 from __future__ import annotations
 
-import importlib
+import asyncio
+import importlib.metadata
 import os
-import sys
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+import platform
+import time
+from collections.abc import Callable, Coroutine, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
 from typing import Any
 
-from webtune.errors import HostUnavailable
-from webtune.gpu.native import NativeDevice
+from webtune import strategies
+from webtune.config import Config, resolve
+from webtune.errors import ConfigError, UsageError
+from webtune.gpu.native.adapters import adopt_device, open_device
+from webtune.report.decision_log import open_sink
+from webtune.store.base import Store
+from webtune.store.bundle import Bundle, Layered
+from webtune.store.memory import MemoryStore
+from webtune.store.none import NoStore
+from webtune.store.sqlite import SqliteStore
+from webtune.strategies.drive import complete
+from webtune.tuner import Tuner
+from webtune.tuning.host import Job, own_version
 
-__all__ = ["AdapterSummary", "adapters", "adopt_device", "open_device"]
-
-_LIBRARIES = ("wgpu", "wgpudawn")
-_BACKENDS = ("vulkan", "metal", "d3d12", "d3d11", "opengl")
-_KINDS = ("discretegpu", "integratedgpu", "virtualgpu", "cpu")
-_first_pid = 0
-_WANTED = ("timestamp-query", "shader-f16", "subgroups", "subgroup")
-
-
-@dataclass(frozen=True, slots=True)
-class AdapterSummary:
-    """One adapter, for people and for choosing: any part of `text` selects it by name.
-
-    `kind` is "DiscreteGPU", "IntegratedGPU", "CPU" …; `features` are those offered, in WebGPU's
-    spelling, that webtune would ask for.
-    """
-
-    text: str
-    device: str
-    driver: str
-    backend: str
-    kind: str
-    features: tuple[str, ...]
+__all__ = ["NativeHost", "choose_store", "native_config", "open_native", "open_native_async"]
 
 
-def adapters(library: str | None = None) -> list[AdapterSummary]:
-    """All adapters, the one that `open_device` takes first. `library` as there; `HostUnavailable`
-    without it."""
-    return [_summary(raw) for raw in _ranked(library)]
+class NativeHost:
+    """A process of its own: calls wait, and the adaptive strategy may take its rounds."""
+
+    name = "native"
+    blocking = True
+    strategy = "adaptive"
+
+    @property
+    def versions(self) -> tuple[tuple[str, str], ...]:
+        """Python, webtune and wgpu-py."""
+        found = [("python", platform.python_version()), own_version()]
+        for package in ("wgpu", "wgpudawn"):
+            try:
+                found.append((package, importlib.metadata.version(package)))
+            except importlib.metadata.PackageNotFoundError:
+                continue
+        return tuple(found)
+
+    def now_s(self) -> float:
+        """Unix time."""
+        return time.time()
+
+    def monotonic_s(self) -> float:
+        """`time.perf_counter`."""
+        return time.perf_counter()
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> Job:
+        """A native host waits instead."""
+        work.close()
+        raise UsageError("a native host spawns nothing: call tune()")
+
+    async def together(
+        self, works: Sequence[Callable[[], Coroutine[Any, Any, None]]], limit: int
+    ) -> None:
+        """Run all in threads, at most `limit` at a time, and wait."""
+        with ThreadPoolExecutor(max_workers=max(1, limit)) as pool:
+            running = [pool.submit(_run, work) for work in works]
+        for one in running:
+            one.result()
+
+    async def pause(self) -> None:
+        """Nothing to give way to."""
 
 
-def open_device(
-    adapter: str | None = None,
-    *,
-    library: str | None = None,
-    timestamps: bool = True,
-    timeout_s: float = 30.0,
-) -> NativeDevice:
-    """A device of its own on the best adapter, or on the best whose summary contains `adapter`,
-    upper or lower case.
+def native_config(arguments: dict[str, Any], folder: Path | None = None) -> Config:
+    """Settings from pyproject.toml and webtune.toml in `folder` (default: where the process runs),
+    the environment, and arguments, by rising strength."""
+    here = folder if folder is not None else Path.cwd()
+    return resolve(
+        pyproject=_text(here / "pyproject.toml"),
+        webtune_toml=_text(here / "webtune.toml"),
+        environ=os.environ,
+        arguments=arguments,
+        strategies=strategies.names(),
+    )
 
-    `library` names a package with wgpu-py's API; the default is the first that is installed of
-    wgpu and wgpudawn. All that the adapter offers of
-    timestamp-query (unless `timestamps` is False), shader-f16 and subgroups is asked for, and the
-    adapter's own limits. `HostUnavailable` says what to install or which adapters there are.
-    """
-    wanted = adapter or ""
-    found = _ranked(library)
-    if not found:
-        raise HostUnavailable(
-            "no adapter was found: install a GPU driver with Vulkan, Metal or D3D12 support, or a "
-            "software one (Debian and Ubuntu: apt-get install mesa-vulkan-drivers)"
+
+def choose_store(store: Any, config: Config) -> Store:
+    """None or "auto": SQLite in the cache folder; "memory"; "none"; a folder; or a store object."""
+    wanted = config.store if store is None else store
+    if isinstance(wanted, str | os.PathLike):
+        if wanted == "auto":
+            return SqliteStore(folder=config.cache_dir)
+        if wanted == "memory":
+            return MemoryStore()
+        if wanted == "none":
+            return NoStore()
+        if wanted in ("sqlite", "opfs"):
+            raise UsageError(
+                f"store={wanted!r} is no choice; None takes the default, 'memory' and 'none' keep "
+                "nothing, and a path names a folder"
+            )
+        return SqliteStore(folder=wanted)
+    if not hasattr(wanted, "get") or not hasattr(wanted, "put"):
+        raise UsageError(
+            f"store= is of type {type(wanted).__name__}; use None, 'memory', 'none', a folder, "
+            "or a store"
         )
-    for raw in found:
-        if wanted.lower() in raw.summary.lower():
-            return NativeDevice(_request(raw, timestamps), owned=True, timeout_s=timeout_s)
-    names = "; ".join(raw.summary for raw in found)
-    raise HostUnavailable(f"no adapter's summary contains {wanted!r}; there are: {names}")
+    chosen: Store = wanted
+    return chosen
 
 
-def adopt_device(raw: Any, *, timeout_s: float = 30.0) -> NativeDevice:
-    """webtune on a caller's own `wgpu.GPUDevice`, which stays the caller's to destroy.
+def open_native(
+    device: Any = None, *, store: Any = None, bundle: Any = None, **settings: Any
+) -> Tuner:
+    """`webtune.open_tuner` where a process runs natively."""
+    sink = settings.pop("record") if callable(settings.get("record")) else None
+    shipped = Bundle() if bundle is None else Bundle.given(bundle)
+    config = native_config(settings)
+    timeout_s = config.usable_timeout_s
+    if device is None:
+        gpu = open_device(config.adapter, library=config.wgpu, timeout_s=timeout_s)
+    elif hasattr(device, "compile_now"):
+        gpu = device  # a device of webtune's own protocol, such as a scripted one
+    else:
+        gpu = adopt_device(device, timeout_s=timeout_s)
+    chosen = choose_store(store, config)
+    if bundle is not None:
+        chosen = Layered(chosen, shipped)
+    complete(chosen.open())
+    return Tuner(gpu, chosen, NativeHost(), config, open_sink(sink if sink else config.record))
 
-    Without the timestamp-query feature it is timed by the wall clock. `HostUnavailable` when
-    `raw` is no device, `DeviceLost` when it is gone.
-    """
-    library = sys.modules.get(type(raw).__module__.partition(".")[0])
-    kind = getattr(library, "GPUDevice", None)
-    if kind is None or not isinstance(raw, kind):
-        raise HostUnavailable(f"this is no device of wgpu-py: {type(raw).__name__}")
-    return NativeDevice(raw, owned=False, timeout_s=timeout_s)
 
-
-def _request(raw: Any, timestamps: bool) -> Any:
-    features = [
-        name
-        for name in _WANTED
-        if name in raw.features and (timestamps or name != "timestamp-query")
-    ]
+async def open_native_async(device: Any = None, **settings: Any) -> Tuner:
+    """`open_native` in a thread: drivers take up to seconds to load, and an event loop goes on
+    meanwhile. Cancelled, it closes what it opens."""
+    loop = asyncio.get_running_loop()
+    opening = loop.run_in_executor(None, partial(open_native, device, **settings))
     try:
-        # Without `required_limits` wgpu-py asks for the adapter's own limits, not the defaults.
-        return raw.request_device_sync(required_features=features)
-    except Exception as error:
-        raise HostUnavailable(f"{raw.summary} gave no device: {error}") from error
+        return await asyncio.shield(opening)
+    except asyncio.CancelledError:
+        opening.add_done_callback(_close_unwanted)
+        raise
 
 
-def _ranked(name: str | None) -> list[Any]:
-    library = _library(name)
-    _refuse_forked()
-    with _runtime_folder():
-        try:
-            found = list(library.gpu.enumerate_adapters_sync())
-        except Exception as error:
-            raise HostUnavailable(f"{library.__name__} cannot list adapters: {error}") from error
-    return sorted(found, key=_rank)
+def _close_unwanted(opened: asyncio.Future[Tuner]) -> None:
+    if not opened.cancelled() and opened.exception() is None:
+        opened.result().close()
 
 
-def _rank(raw: Any) -> tuple[int, int]:
-    backend = raw.info["backend_type"].lower()
-    kind = raw.info["adapter_type"].lower()
-    return (
-        _BACKENDS.index(backend) // 4 if backend in _BACKENDS else 1,
-        _KINDS.index(kind) if kind in _KINDS else len(_KINDS),
-    )
+def _run(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    complete(work())
 
 
-def _summary(raw: Any) -> AdapterSummary:
-    info = raw.info
-    features = {"subgroups" if name == "subgroup" else name for name in raw.features}
-    return AdapterSummary(
-        text=raw.summary,
-        device=info["device"],
-        driver=info["description"],
-        backend=info["backend_type"],
-        kind=info["adapter_type"],
-        features=tuple(sorted(features.intersection(_WANTED))),
-    )
-
-
-def _refuse_forked() -> None:
-    global _first_pid
-    _first_pid = _first_pid or os.getpid()
-    if _first_pid != os.getpid():
-        raise HostUnavailable(
-            "wgpu was used before this process was forked, and drivers do not survive a fork: "
-            "use it after the fork only, or start the process with spawn"
-        )
-
-
-def _library(chosen: str | None) -> Any:
-    for name in [chosen] if chosen else _LIBRARIES:
-        try:
-            return importlib.import_module(name)
-        except ModuleNotFoundError as error:
-            if error.name != name:
-                raise HostUnavailable(f"{name} cannot be loaded: {error}") from error
-        except Exception as error:  # a name that is none, or whatever the package's code raises
-            raise HostUnavailable(f"{name} cannot be loaded: {error}") from error
-    raise HostUnavailable(
-        f"{chosen or 'wgpu'} is not installed: pip install "
-        + (chosen or "'webtune[native]' (or pip install wgpu)")
-    )
-
-
-@contextmanager
-def _runtime_folder() -> Iterator[None]:
-    """libwayland, which the OpenGL backend tries while adapters are listed, complains on stderr
-    when XDG_RUNTIME_DIR is unset, as it is in services and containers."""
-    if not sys.platform.startswith("linux") or "XDG_RUNTIME_DIR" in os.environ:
-        yield
-        return
-    os.environ["XDG_RUNTIME_DIR"] = tempfile.gettempdir()
+def _text(path: Path) -> str:
     try:
-        yield
-    finally:
-        os.environ.pop("XDG_RUNTIME_DIR", None)
+        return path.read_text(encoding="utf-8-sig")
+    except OSError:
+        return ""
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path} is not UTF-8: {error.reason} at byte {error.start}") from error

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
-from webtune.core.records import Record
+from webtune.store.record import Record
 
 LOST_STARTS = 2
 """So many starts that never ended, in stores that were closed or tabs that are gone, and none that

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
-from webtune.core.records import Record, Unreadable, document, merge, merge_all, read
 from webtune.errors import StoreWarning, UsageError, reason_of, warn
 from webtune.store.base import Address, Store
+from webtune.store.record import Record, Unreadable, document, merge, merge_all, read
 
 __all__ = ["SCHEMA", "Absorbing", "Bundle", "Layered"]
 

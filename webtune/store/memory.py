@@ -6,8 +6,8 @@ import threading
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from webtune.core.records import Record, merge
 from webtune.store.base import LOST_STARTS, Address
+from webtune.store.record import Record, merge
 
 __all__ = ["MemoryStore", "matches"]
 

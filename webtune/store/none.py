@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from webtune.core.records import Record
 from webtune.store.base import Address
+from webtune.store.record import Record
 
 __all__ = ["NoStore"]
 

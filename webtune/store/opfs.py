@@ -15,10 +15,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from webtune.core.records import SCHEMA, Record, Unreadable, document, encode, merge, read
 from webtune.errors import ConfigError, HostUnavailable, StoreWarning, warn
 from webtune.store.base import LOST_STARTS, Address
 from webtune.store.memory import matches
+from webtune.store.record import SCHEMA, Record, Unreadable, document, encode, merge, read
 
 __all__ = ["OpfsStore"]
 

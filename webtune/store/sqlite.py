@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TypeVar
 
-from webtune.core.records import Record, Unreadable, decode, encode, merge
 from webtune.errors import StoreWarning, reason_of, warn
 from webtune.store.base import LOST_STARTS, Address
 from webtune.store.database import (
@@ -30,6 +29,7 @@ from webtune.store.database import (
 from webtune.store.folder import FILE_NAME, user_folder
 from webtune.store.memory import MemoryStore
 from webtune.store.processes import Process, alive, this_process
+from webtune.store.record import Record, Unreadable, decode, encode, merge
 
 __all__ = ["SqliteStore"]
 

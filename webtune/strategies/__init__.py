@@ -6,10 +6,10 @@ import difflib
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from webtune.core.model import Strategy
 from webtune.errors import UsageError
 from webtune.strategies.adaptive import adaptive
 from webtune.strategies.fixed import fixed
+from webtune.strategies.model import Strategy
 from webtune.strategies.seed import seed_adaptive, seed_fixed
 
 __all__ = ["STRATEGIES", "get", "names"]

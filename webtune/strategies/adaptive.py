@@ -10,9 +10,7 @@ from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 from math import log
 
-from webtune.core.config import Config
-from webtune.core.model import Problem, Reading, Request, Round, StrategyRun
-from webtune.core.statistics import Comparison, compare, median
+from webtune.config import Config
 from webtune.strategies.elimination import (
     TIE_MARGIN,
     TIE_RULE,
@@ -23,6 +21,8 @@ from webtune.strategies.elimination import (
     outpaced,
 )
 from webtune.strategies.ledger import Asking, Ledger, Verdict, apart, text_ns
+from webtune.strategies.model import Problem, Reading, Request, Round, StrategyRun
+from webtune.strategies.statistics import Comparison, compare, median
 
 __all__ = ["AdaptiveSettings", "adaptive"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 
-from webtune.core.statistics import Comparison, normal_cdf
 from webtune.strategies.ledger import Verdict
+from webtune.strategies.statistics import Comparison, normal_cdf
 
 __all__ = [
     "TIE_MARGIN",

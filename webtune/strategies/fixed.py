@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 
-from webtune.core.config import Config
-from webtune.core.model import Problem, Reading, Request, Round, StrategyRun
-from webtune.core.statistics import compare, median
+from webtune.config import Config
 from webtune.strategies.elimination import TIE_RULE, choose
 from webtune.strategies.ledger import Ledger, Verdict, apart, text_ns
+from webtune.strategies.model import Problem, Reading, Request, Round, StrategyRun
+from webtune.strategies.statistics import compare, median
 
 __all__ = ["FixedSettings", "fixed"]
 

@@ -6,9 +6,18 @@ import math
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from webtune.core.model import Event, Interval, Outcome, Problem, Reading, Request, Result, Round
-from webtune.core.statistics import median, median_interval
 from webtune.errors import Failure, FailureKind
+from webtune.strategies.model import (
+    Event,
+    Interval,
+    Outcome,
+    Problem,
+    Reading,
+    Request,
+    Result,
+    Round,
+)
+from webtune.strategies.statistics import median, median_interval
 
 __all__ = ["Asking", "Ledger", "Verdict", "apart", "text_ns"]
 

@@ -6,10 +6,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Generator, Mapping, Sequence
 
-from webtune.core.config import Config
-from webtune.core.model import Problem, Reading, Request, Round, StrategyRun
-from webtune.core.samples import SampleSet
+from webtune.config import Config
 from webtune.strategies.ledger import Ledger, Verdict, text_ns
+from webtune.strategies.model import Problem, Reading, Request, Round, StrategyRun
+from webtune.strategies.samples import SampleSet
 
 __all__ = ["decide", "score_ns", "seed_adaptive", "seed_fixed", "survivors"]
 

@@ -1,1 +1,0 @@
-"""The pure core: what decides. No clock, no device, no file, no JavaScript."""

@@ -1,0 +1,1 @@
+"""A page's WebGPU device."""

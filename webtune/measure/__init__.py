@@ -1,0 +1,1 @@
+"""From rounds to readings: candidates are calibrated, checked and timed on a device."""

@@ -1,0 +1,1 @@
+"""What people and tools read about decisions."""

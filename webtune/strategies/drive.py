@@ -1,0 +1,59 @@
+"""The two drivers of a strategy: one blocks, one awaits. The difference is written here once."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any, TypeVar
+
+from webtune.strategies.model import Outcome, Reading, Round, StrategyRun
+
+__all__ = ["awaiting", "blocking", "complete"]
+
+T = TypeVar("T")
+
+
+def blocking(run: StrategyRun, measure: Callable[[Round], Sequence[Reading]]) -> Outcome:
+    """Run a strategy to its end; `measure` answers every round before the next is asked for."""
+    readings: Sequence[Reading] | None = None
+    try:
+        while True:
+            try:
+                wanted = next(run) if readings is None else run.send(readings)
+            except StopIteration as stop:
+                outcome: Outcome = stop.value
+                return outcome
+            readings = measure(wanted)
+    finally:
+        run.close()
+
+
+async def awaiting(
+    run: StrategyRun, measure: Callable[[Round], Awaitable[Sequence[Reading]]]
+) -> Outcome:
+    """The same, awaiting every round."""
+    readings: Sequence[Reading] | None = None
+    try:
+        while True:
+            try:
+                wanted = next(run) if readings is None else run.send(readings)
+            except StopIteration as stop:
+                outcome: Outcome = stop.value
+                return outcome
+            readings = await measure(wanted)
+    finally:
+        run.close()
+
+
+def complete(work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine of a blocking host, whose waits all happen inside: it never suspends.
+
+    Raises `RuntimeError` when it does, which means that an awaiting device was used here.
+    """
+    try:
+        work.send(None)
+    except StopIteration as stop:
+        value: T = stop.value
+        return value
+    finally:
+        work.close()
+    raise RuntimeError("a blocking host was given work that awaits; use the _async form")

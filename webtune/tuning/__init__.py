@@ -1,0 +1,1 @@
+"""Look up, tune, keep, run: what happens between a call and its launch."""
