@@ -31,10 +31,11 @@ from webtune.kernel.recorder import Recorder
 from webtune.kernel.space import Params, Space, ceil_div, grid
 from webtune.kernel.work import Work
 from webtune.measure.check import AllClose
-from webtune.report.report import CandidateReport, TuneReport
-from webtune.tuner import Tuner
+from webtune.report.report import TuneReport
+from webtune.store.decision import CandidateResult, Decision
+from webtune.tuner import Tuner, gather
 from webtune.tuning.call import environment
-from webtune.tuning.gather import Gather, Gathered, GatherState, gather
+from webtune.tuning.gather import Gather, Gathered, GatherState
 from webtune.tuning.pick_cache import Compiled, Hit, Miss, Pending
 
 __version__ = "0.1.0"
@@ -43,9 +44,10 @@ __all__ = [
     "AllClose",
     "ArgumentError",
     "Buffer",
-    "CandidateReport",
+    "CandidateResult",
     "Compiled",
     "ConfigError",
+    "Decision",
     "DeviceLost",
     "DeviceTimeout",
     "Failure",

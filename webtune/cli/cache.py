@@ -19,7 +19,7 @@ from webtune.hosts.native import choose_store, native_config
 from webtune.report.format import Table, counted, duration, spread, wrapped
 from webtune.store.base import Address, Store
 from webtune.store.bundle import Bundle
-from webtune.store.record import Record, document
+from webtune.store.decision import Decision, document
 from webtune.strategies.drive import complete
 from webtune.tuning.probes import ARITHMETIC
 
@@ -30,7 +30,7 @@ PEAKS = ARITHMETIC.name.rpartition(".")[0] + "."
 
 NO_MATCH = "no pick matches; `webtune cache list` shows all there are"
 
-Found = list[tuple[Address, Record]]
+Found = list[tuple[Address, Decision]]
 
 
 def _opened() -> Store:
@@ -60,7 +60,7 @@ class _Wanted:
     def __bool__(self) -> bool:
         return any((self.name, self.key, self.environment, self.hardware))
 
-    def fits(self, address: Address, record: Record) -> bool:
+    def fits(self, address: Address, record: Decision) -> bool:
         return (
             self.name in (None, address.name)
             and self.key in (None, address.key)
@@ -110,11 +110,11 @@ def _told(entries: Iterable[Address]) -> str:
     return f"{picks} and {counted(peaks, 'measured peak')}" if peaks else picks
 
 
-def _when(record: Record) -> str:
+def _when(record: Decision) -> str:
     return datetime.fromtimestamp(record.created_s, UTC).strftime("%Y-%m-%d %H:%M")
 
 
-def _plain(address: Address, record: Record) -> dict[str, Any]:
+def _plain(address: Address, record: Decision) -> dict[str, Any]:
     winner = record.winning
     return {
         "environment": address.environment,
@@ -158,7 +158,7 @@ def _held_back(peaks: int) -> str:
 def _tables(found: Found) -> Iterable[Table]:
     """One table for each hardware, and one for what was measured of itself."""
 
-    def group(entry: tuple[Address, Record]) -> tuple[str, str, bool]:
+    def group(entry: tuple[Address, Decision]) -> tuple[str, str, bool]:
         address, record = entry
         return record.hardware_label, address.hardware, _is_peak(address)
 
@@ -207,7 +207,7 @@ def show(options: argparse.Namespace) -> int:
     return 0
 
 
-def _candidates(address: Address, record: Record) -> Table:
+def _candidates(address: Address, record: Decision) -> Table:
     rows = tuple(
         (
             one.name,
@@ -234,7 +234,7 @@ def _candidates(address: Address, record: Record) -> Table:
     )
 
 
-def _verdict(one: Any, record: Record) -> str:
+def _verdict(one: Any, record: Decision) -> str:
     if one.id == record.winner:
         return "winner"
     if one.id in record.ties:

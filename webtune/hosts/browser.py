@@ -19,12 +19,14 @@ from webtune.errors import UsageError
 from webtune.gpu.browser.adapters import adopt_device, browser_version, open_device
 from webtune.gpu.browser.device import pyodide_module
 from webtune.report.decision_log import open_sink
+from webtune.report.log import Logger
 from webtune.store.base import Store
 from webtune.store.bundle import Bundle, Layered
 from webtune.store.memory import MemoryStore
 from webtune.store.none import NoStore
 from webtune.store.opfs import OpfsStore
 from webtune.tuner import Tuner
+from webtune.tuning.context import Context
 from webtune.tuning.host import own_version
 
 __all__ = ["BrowserHost", "adopt_device", "open_browser", "open_device"]
@@ -116,7 +118,8 @@ async def open_browser(
         gpu = await adopt_device(device, timeout_s=timeout_s)
     try:
         await chosen.open()
-        return Tuner(gpu, chosen, BrowserHost(), config, open_sink(sink or config.record))
+        observer = Logger(config.log, open_sink(sink or config.record))
+        return Tuner(Context(gpu, chosen, BrowserHost(), config, observer))
     except BaseException:
         gpu.close()
         raise

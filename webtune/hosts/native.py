@@ -18,6 +18,7 @@ from webtune.config import Config, resolve
 from webtune.errors import ConfigError, UsageError
 from webtune.gpu.native.adapters import adopt_device, open_device
 from webtune.report.decision_log import open_sink
+from webtune.report.log import Logger
 from webtune.store.base import Store
 from webtune.store.bundle import Bundle, Layered
 from webtune.store.memory import MemoryStore
@@ -25,7 +26,8 @@ from webtune.store.none import NoStore
 from webtune.store.sqlite import SqliteStore
 from webtune.strategies.drive import complete
 from webtune.tuner import Tuner
-from webtune.tuning.host import Job, own_version
+from webtune.tuning.context import Context
+from webtune.tuning.host import own_version
 
 __all__ = ["NativeHost", "choose_store", "native_config", "open_native", "open_native_async"]
 
@@ -56,7 +58,7 @@ class NativeHost:
         """`time.perf_counter`."""
         return time.perf_counter()
 
-    def spawn(self, work: Coroutine[Any, Any, None]) -> Job:
+    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """A native host waits instead."""
         work.close()
         raise UsageError("a native host spawns nothing: call tune()")
@@ -130,7 +132,8 @@ def open_native(
     if bundle is not None:
         chosen = Layered(chosen, shipped)
     complete(chosen.open())
-    return Tuner(gpu, chosen, NativeHost(), config, open_sink(sink if sink else config.record))
+    observer = Logger(config.log, open_sink(sink or config.record))
+    return Tuner(Context(gpu, chosen, NativeHost(), config, observer))
 
 
 async def open_native_async(device: Any = None, **settings: Any) -> Tuner:

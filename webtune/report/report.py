@@ -2,115 +2,92 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
-from webtune.kernel.candidates import TunableSet
-from webtune.kernel.space import Params
 from webtune.kernel.work import Work
-from webtune.store.record import CandidateRecord, Record
-from webtune.tuning.peaks import Peaks
+from webtune.report.format import (
+    NOTHING,
+    between,
+    counted,
+    duration,
+    factor,
+    first_line,
+    rate,
+    spread,
+)
+from webtune.report.table import Table
+from webtune.store.decision import CandidateResult, Decision
+from webtune.strategies.bounds import Bound, achieved
+from webtune.tuning.decision import NOT_TUNED
+from webtune.tuning.peaks import BELIEVED
 
-__all__ = ["CandidateReport", "TuneReport"]
+__all__ = ["TuneReport", "candidate_table", "headline"]
 
-
-@dataclass(frozen=True, slots=True)
-class CandidateReport:
-    """One candidate. `status` is "winner", "tie", "slower", "eliminated", "skipped", or the kind of
-    its failure. Times are ns of one execution; `interval_ns` is a 95 % interval of the time."""
-
-    name: str
-    params: Params
-    id: str
-    status: str
-    time_ns: int | None = None
-    interval_ns: tuple[int, int] | None = None
-    samples_ns: tuple[int, ...] = ()
-    reason: str = ""
-
-    def __repr__(self) -> str:
-        from webtune.report.format import candidate_text, duration
-
-        took = f", {duration(self.time_ns)}" if self.time_ns is not None else ""
-        return f"<CandidateReport {candidate_text(self)}: {self.status}{took}>"
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain JSON values."""
-        return {
-            "name": self.name,
-            "params": dict(self.params),
-            "id": self.id,
-            "status": self.status,
-            "time_ns": self.time_ns,
-            "interval_ns": list(self.interval_ns) if self.interval_ns else None,
-            "samples_ns": list(self.samples_ns),
-            "reason": self.reason,
-        }
+_TOLD_APART = 3
+_TIES_TOLD = 5
 
 
 @dataclass(frozen=True, slots=True)
 class TuneReport:
-    """One decision. `source` is "tuned", "store", "memory" or "single" (a set of one candidate).
+    """One decision about one key, as a caller sees it. As text it is a table.
 
-    `key` is canonical JSON. `wall_s` and `launches` are what the tune cost when it was made;
-    `measured` is False for a winner that ran but could not be timed. As text it is a table.
+    - `name`, `key`: the kernel's name, and the key as canonical JSON.
+    - `decision`: who won and why, and what finding it cost.
+    - `source`: where the decision comes from: "tuned", "store", "memory", "single" (a kernel of
+      one candidate), or "miss", "pending" and "compiled" where there is none.
+    - `work`: the work of the kernel for this key, if it declares any.
+    - `bounds`: the roofs over that work, where the device's peaks are known.
     """
 
     name: str
     key: str
-    winner: CandidateReport | None
-    results: tuple[CandidateReport, ...]
+    decision: Decision
     source: str
-    strategy: str = ""
-    ties: tuple[str, ...] = ()
-    confidence: float = 0.0
-    tie_rule: str = ""
-    measured: bool = True
-    launches: int = 0
-    wall_s: float = 0.0
-    clock: tuple[str, int, float] = ("", 0, 1.0)
-    hardware: str = ""
-    limit_ns: int | None = None
     work: Work | None = None
-    peaks: Peaks | None = None
-    data_bytes: int | None = None
+    bounds: tuple[Bound, ...] = ()
+
+    @property
+    def winner(self) -> CandidateResult | None:
+        """The candidate to use, or None where there is none yet."""
+        return self.decision.winner
+
+    @property
+    def results(self) -> tuple[CandidateResult, ...]:
+        """Every candidate, in the kernel's order."""
+        return self.decision.candidates
 
     @property
     def winner_ns(self) -> int | None:
-        """The winner's time, ns."""
+        """The winner's time in ns, if it was measured."""
         return self.winner.time_ns if self.winner else None
 
     @property
-    def interval_ns(self) -> tuple[int, int] | None:
-        """The 95 % interval of the winner's time, ns."""
-        return self.winner.interval_ns if self.winner else None
-
-    @property
-    def least_ns(self) -> int | None:
-        """The low end of the interval of the winner's time, ns; its time where it has none."""
-        return self.interval_ns[0] if self.interval_ns else self.winner_ns
-
-    @property
-    def achieved(self) -> float | None:
-        """The fraction of the device's roofline that the winner reaches; None where the work or
-        the peaks are not known."""
-        if self.work is None or self.peaks is None or self.winner_ns is None:
-            return None
-        return self.peaks.achieved(self.work, self.winner_ns, self.data_bytes)
-
-    @property
     def default_ns(self) -> int | None:
-        """The time of the first candidate of the set, ns, if it was measured."""
+        """The time of the kernel's first candidate in ns, if it was measured."""
         return self.results[0].time_ns if self.results else None
 
     @property
     def slowest_ns(self) -> int | None:
-        """The time of the slowest candidate that was measured, ns."""
+        """The time of the slowest measured candidate in ns."""
         return max((r.time_ns for r in self.results if r.time_ns is not None), default=None)
 
+    @property
+    def ties(self) -> tuple[str, ...]:
+        """The names of the candidates that the evidence cannot tell from the winner."""
+        return tuple(result.name for result in self.decision.ties)
+
+    @property
+    def achieved(self) -> float | None:
+        """The fraction of the device's roofline that the winner reaches, or None where the work or
+        the peaks are not known. Above 1 the work is declared too large or a peak too low."""
+        return None if self.winner_ns is None else achieved(self.bounds, self.winner_ns)
+
     def counts(self) -> dict[str, int]:
-        """How many candidates were measured, rejected, failed, skipped."""
+        """How many candidates were measured, rejected, failed and skipped."""
         tally = {"measured": 0, "rejected": 0, "failed": 0, "skipped": 0}
         for result in self.results:
             if result.status in ("rejected", "skipped"):
@@ -122,100 +99,139 @@ class TuneReport:
         return tally
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON values."""
+        """Plain JSON values: the decision's, and what follows from them."""
+        plain = self.decision.to_dict()
+        results = plain.pop("candidates")
         return {
             "kernel": self.name,
             "key": self.key,
+            "source": self.source,
             "winner": dict(self.winner.params) if self.winner else None,
             "winner_name": self.winner.name if self.winner else None,
             "winner_ns": self.winner_ns,
-            "interval_ns": list(self.interval_ns) if self.interval_ns else None,
+            "interval_ns": list(self.winner.interval_ns or ()) or None if self.winner else None,
             "default_ns": self.default_ns,
             "slowest_ns": self.slowest_ns,
+            "ties": list(self.ties),
+            "roofline": self.achieved,
+            **plain,
             "candidates": len(self.results),
             **self.counts(),
-            "ties": list(self.ties),
-            "confidence": self.confidence,
-            "tie_rule": self.tie_rule,
-            "source": self.source,
-            "strategy": self.strategy,
-            "launches": self.launches,
-            "wall_s": self.wall_s,
-            "clock": {
-                "kind": self.clock[0],
-                "quantum_ns": self.clock[1],
-                "period_ns": self.clock[2],
-            },
-            "hardware": self.hardware,
-            "limit_ns": self.limit_ns,
-            "roofline": self.achieved,
-            "results": [result.to_dict() for result in self.results],
+            "results": results,
         }
 
     def __repr__(self) -> str:
-        from webtune.report.format import counted, headline
-
         told = counted(len(self.results), "candidate")
         return f"<TuneReport {headline(self)}; {told}, {self.source}>"
 
     def __str__(self) -> str:
-        from webtune.report.format import explain_table
-
-        return explain_table(self)
+        return candidate_table(self).plain()
 
 
-def report_from_record(
-    candidates: TunableSet, key: str, record: Record, source: str, **extra: Any
-) -> TuneReport:
-    """A stored decision as a report, in the order of the set. Candidates that the record does not
-    know are "skipped"."""
-    known: Mapping[str, CandidateRecord] = {c.id: c for c in record.candidates}
-    results = []
-    for one in candidates.candidates:
-        entry = known.get(one.id)
-        if entry is None:
-            results.append(CandidateReport(one.name, one.params, one.id, "skipped"))
-            continue
-        results.append(
-            CandidateReport(
-                one.name,
-                one.params,
-                one.id,
-                _status(entry, record),
-                entry.time_ns,
-                entry.interval_ns,
-                entry.samples_ns,
-                entry.reason,
-            )
-        )
-    winner = next((r for r in results if r.id == record.winner), None)
-    ties = tuple(r.name for r in results if r.id in record.ties)
-    return TuneReport(
-        candidates.name,
-        key,
-        winner,
-        tuple(results),
-        source,
-        strategy=record.strategy,
-        ties=ties,
-        confidence=record.confidence,
-        tie_rule=record.tie_rule,
-        launches=record.launches,
-        wall_s=record.wall_s,
-        clock=record.clock,
-        hardware=record.hardware_label,
-        limit_ns=record.limit_ns,
-        **extra,
+def headline(report: TuneReport) -> str:
+    """One line: which key, who won, how sure that is, and where it comes from."""
+    where = f"{report.name} {report.key}"
+    if report.winner is None:
+        untried = all(map(_untried, report.results))
+        return f"{where}: {NOT_TUNED if untried else 'no candidate could be taken'}"
+    best = report.winner.label
+    if report.source == "single":
+        return f"{where}: {best} is the only candidate, so nothing was measured"
+    if not report.decision.measured:
+        return f"{where}: {best} ran, and none could be timed"
+    work = report.work
+    speed = rate(work.flops, work.bytes, report.winner_ns) if work else NOTHING
+    took = spread(report.winner_ns, report.winner.interval_ns)
+    return f"{where}: {best} in {took}" + (f", {speed}" if speed != NOTHING else "")
+
+
+def candidate_table(report: TuneReport) -> Table:
+    """What became of every candidate: the winner first, then by time, then those without one."""
+    ordered = sorted(report.results, key=_rank)
+    rows = tuple(_row(group, report.winner_ns) for group in _groups(ordered))
+    columns = ("candidate", ">time", ">interval", ">vs winner", ">samples", "verdict", "why")
+    strong = frozenset(i for i, result in enumerate(ordered) if result.status == "winner")
+    return Table(columns, rows, title=headline(report), notes=_notes(report), strong=strong)
+
+
+def _rank(result: CandidateResult) -> tuple[bool, bool, int, str, str]:
+    untimed = result.time_ns is None
+    grouping = (result.status, result.reason) if untimed else ("", "")
+    return (result.status != "winner", untimed, result.time_ns or 0, *grouping)
+
+
+def _groups(ordered: Sequence[CandidateResult]) -> Iterator[list[CandidateResult]]:
+    """Candidates one by one; many without a time that share status and reason, together."""
+    alike = groupby(ordered, key=lambda r: r.id if r.time_ns else (r.status, r.reason))
+    for _, group in alike:
+        results = list(group)
+        if len(results) > _TOLD_APART:
+            yield results
+        else:
+            yield from ([result] for result in results)
+
+
+def _row(group: Sequence[CandidateResult], winner_ns: int | None) -> tuple[str, ...]:
+    result = group[0]
+    more = f" and {len(group) - 1} more" if len(group) > 1 else ""
+    untried = _untried(result)
+    return (
+        result.label + more,
+        duration(result.time_ns),
+        between(result.interval_ns) if len(result.samples_ns) > 1 else NOTHING,
+        factor(result.time_ns, winner_ns),
+        str(len(result.samples_ns) or NOTHING),
+        NOT_TUNED if untried else result.status,
+        "" if untried else first_line(result.reason),
     )
 
 
-def _status(entry: CandidateRecord, record: Record) -> str:
-    if entry.id == record.winner:
-        return "winner"
-    if entry.failure:
-        return entry.failure
-    if entry.id in record.ties:
-        return "tie"
-    if entry.time_ns is None:
-        return "skipped"
-    return "eliminated" if entry.eliminated else "slower"
+def _untried(result: CandidateResult) -> bool:
+    return result.status == "skipped" and result.reason in ("", NOT_TUNED)
+
+
+def _notes(report: TuneReport) -> tuple[str, ...]:
+    notes = [_tally(report), _roofline(report), _ties(report), *_origin(report)]
+    return tuple(note for note in notes if note)
+
+
+def _tally(report: TuneReport) -> str:
+    counts = Counter(report.counts())
+    untried = sum(map(_untried, report.results))
+    counts.update({"skipped": -untried, NOT_TUNED: untried})
+    told = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
+    return f"{counted(len(report.results), 'candidate')}: {told}." if report.results else ""
+
+
+def _roofline(report: TuneReport) -> str:
+    if report.achieved is None:
+        return ""
+    if report.achieved > BELIEVED:
+        return (
+            f"It is {report.achieved:.2f} times as fast as this device's roofline allows: "
+            "the work is declared too large, or a peak was measured too low (peaks(fresh=True) "
+            "measures it again); the limit is not used."
+        )
+    limit_ns = report.decision.limit_ns
+    enough = f"; at {duration(limit_ns)} it is fast enough" if limit_ns else ""
+    return f"It reaches {report.achieved:.0%} of this device's roofline{enough}."
+
+
+def _ties(report: TuneReport) -> str:
+    if not report.ties:
+        return ""
+    more = len(report.ties) - _TIES_TOLD
+    names = "; ".join(report.ties[:_TIES_TOLD]) + (f" and {more} more" if more > 0 else "")
+    return f"Not to be told from the winner: {names}. Any of them would do."
+
+
+def _origin(report: TuneReport) -> Iterator[str]:
+    decision = report.decision
+    if decision.strategy and report.source != "single":
+        tuned = "From the store, tuned" if report.source == "store" else "Tuned"
+        sure = f", {decision.confidence:.0%} sure" if decision.confidence else ""
+        cost = f"in {decision.wall_s:.2f} s with {counted(decision.launches, 'launch')}"
+        yield f"{tuned} by {decision.strategy} {cost}{sure}."
+    if decision.clock.kind:
+        device = f"On {decision.device}; " if decision.device else ""
+        yield f"{device}{decision.clock.kind} clock in steps of {duration(decision.clock.quantum_ns)}."

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
-from webtune.store.record import Record
+from webtune.store.decision import Decision
 
 LOST_STARTS = 2
 """So many starts that never ended, in stores that were closed or tabs that are gone, and none that
@@ -29,7 +29,7 @@ class Address:
 
 
 class Store(Protocol):
-    """A mapping from `Address` to `Record`, shared by tuners, processes or tabs."""
+    """A mapping from `Address` to `Decision`, shared by tuners, processes or tabs."""
 
     @property
     def location(self) -> str:
@@ -40,19 +40,19 @@ class Store(Protocol):
         """Make ready to read (a browser store hydrates here). Never raises: warns instead."""
         ...
 
-    def get(self, address: Address) -> Record | None:
+    def get(self, address: Address) -> Decision | None:
         """The record, or None; what cannot be read is None and one warning."""
         ...
 
-    def put(self, address: Address, record: Record) -> bool:
+    def put(self, address: Address, record: Decision) -> bool:
         """Remember; True when it will outlive this process. Visible to `get` at once."""
         ...
 
-    def absorb(self, address: Address, record: Record) -> bool:
+    def absorb(self, address: Address, record: Decision) -> bool:
         """Merge with what is there, in one step; True when that changed it."""
         ...
 
-    def entries(self) -> Iterable[tuple[Address, Record]]:
+    def entries(self) -> Iterable[tuple[Address, Decision]]:
         """All records, ordered by address."""
         ...
 

@@ -14,7 +14,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from webtune.errors import StoreWarning, UsageError, reason_of, warn
 from webtune.store.base import Address, Store
-from webtune.store.record import Record, Unreadable, document, merge, merge_all, read
+from webtune.store.decision import Decision, Unreadable, document, merge, merge_all, read
 
 __all__ = ["SCHEMA", "Absorbing", "Bundle", "Layered"]
 
@@ -28,14 +28,14 @@ PARTS = ("environment", "hardware", "name", "key")
 class Absorbing(Protocol):
     """A store that merges in one step, which others cannot come between."""
 
-    def absorb(self, address: Address, record: Record) -> bool: ...
+    def absorb(self, address: Address, record: Decision) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
     """Records by address. `unreadable` has a sentence for each entry that was passed over."""
 
-    records: Mapping[Address, Record] = field(default_factory=dict)
+    records: Mapping[Address, Decision] = field(default_factory=dict)
     unreadable: tuple[str, ...] = ()
 
     @classmethod
@@ -59,7 +59,7 @@ class Bundle:
                 f"this bundle has schema {value.get('schema')!r} instead of {SCHEMA}: "
                 "use the webtune that wrote it, or a newer one"
             )
-        records: dict[Address, Record] = {}
+        records: dict[Address, Decision] = {}
         unreadable: list[str] = []
         for number, entry in enumerate(entries):
             found = _entry(entry)
@@ -109,7 +109,7 @@ class Bundle:
         return sum(_absorb(store, address, record) for address, record in self.records.items())
 
 
-def _absorb(store: Store, address: Address, record: Record) -> bool:
+def _absorb(store: Store, address: Address, record: Decision) -> bool:
     if isinstance(store, Absorbing):
         return store.absorb(address, record)
     known = store.get(address)
@@ -124,7 +124,7 @@ def _parts(address: Address) -> tuple[str, str, str, str]:
     return address.environment, address.hardware, address.name, address.key
 
 
-def _entry(entry: Any) -> tuple[Address, Record] | Unreadable:
+def _entry(entry: Any) -> tuple[Address, Decision] | Unreadable:
     if not isinstance(entry, dict):
         return Unreadable("it is no JSON object")
     parts = [part for name in PARTS if isinstance(part := entry.get(name), str)]
@@ -163,22 +163,22 @@ class Layered:
             count, first = len(self._bundle.unreadable), self._bundle.unreadable[0]
             warn(StoreWarning(f"{count} entries of the bundle cannot be read ({first})"))
 
-    def get(self, address: Address) -> Record | None:
+    def get(self, address: Address) -> Decision | None:
         """The user's record; the bundle's where the user has none. Which is newer is not asked: a
         clock that ran ahead would hide every pick of the user's own. So after an update of the
         kernels a user who has a pick of the old ones measures once."""
         own = self._user.get(address)
         return self._bundle.records.get(address) if own is None else own
 
-    def put(self, address: Address, record: Record) -> bool:
+    def put(self, address: Address, record: Decision) -> bool:
         """Into the user's store."""
         return self._user.put(address, record)
 
-    def absorb(self, address: Address, record: Record) -> bool:
+    def absorb(self, address: Address, record: Decision) -> bool:
         """Merge into the user's store; True when that changed it."""
         return _absorb(self._user, address, record)
 
-    def entries(self) -> Iterable[tuple[Address, Record]]:
+    def entries(self) -> Iterable[tuple[Address, Decision]]:
         """What `get` would give, ordered by address."""
         places = {address for address, _ in self._user.entries()} | set(self._bundle.records)
         found = ((address, self.get(address)) for address in sorted(places))

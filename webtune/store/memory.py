@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from webtune.store.base import LOST_STARTS, Address
-from webtune.store.record import Record, merge
+from webtune.store.decision import Decision, merge
 
 __all__ = ["MemoryStore", "matches"]
 
@@ -36,7 +36,7 @@ class MemoryStore:
     def __init__(self, why: str = "") -> None:
         self._why = why
         self._lock = threading.RLock()
-        self._records: dict[Address, Record] = {}
+        self._records: dict[Address, Decision] = {}
         self._running: Counter[tuple[str, str]] = Counter()
         self._lost: Counter[tuple[str, str]] = Counter()
         self._dead: set[tuple[str, str]] = set()
@@ -48,23 +48,23 @@ class MemoryStore:
     async def open(self) -> None:
         """Nothing to make ready."""
 
-    def fill(self, records: Mapping[Address, Record]) -> None:
+    def fill(self, records: Mapping[Address, Decision]) -> None:
         """Take these in as they are."""
         with self._lock:
             self._records.update(records)
 
-    def get(self, address: Address) -> Record | None:
+    def get(self, address: Address) -> Decision | None:
         """The record, or None."""
         with self._lock:
             return self._records.get(address)
 
-    def put(self, address: Address, record: Record) -> bool:
+    def put(self, address: Address, record: Decision) -> bool:
         """Remember in place of what was there. Always False: it ends with the process."""
         with self._lock:
             self._records[address] = record
         return False
 
-    def absorb(self, address: Address, record: Record) -> bool:
+    def absorb(self, address: Address, record: Decision) -> bool:
         """Merge with what is there; True when that changed it."""
         with self._lock:
             before = self._records.get(address)
@@ -72,7 +72,7 @@ class MemoryStore:
             self._records[address] = after
             return after != before
 
-    def entries(self) -> Iterable[tuple[Address, Record]]:
+    def entries(self) -> Iterable[tuple[Address, Decision]]:
         """All records, ordered by address."""
         with self._lock:
             return sorted(self._records.items(), key=lambda each: each[0])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from webtune.store.base import Address
-from webtune.store.record import Record
+from webtune.store.decision import Decision
 
 __all__ = ["NoStore"]
 
@@ -20,19 +20,19 @@ class NoStore:
     async def open(self) -> None:
         """Nothing to make ready."""
 
-    def get(self, address: Address) -> Record | None:
+    def get(self, address: Address) -> Decision | None:
         """Always None."""
         return None
 
-    def put(self, address: Address, record: Record) -> bool:
+    def put(self, address: Address, record: Decision) -> bool:
         """Always False: nothing is kept."""
         return False
 
-    def absorb(self, address: Address, record: Record) -> bool:
+    def absorb(self, address: Address, record: Decision) -> bool:
         """Always False: nothing is kept."""
         return False
 
-    def entries(self) -> Iterable[tuple[Address, Record]]:
+    def entries(self) -> Iterable[tuple[Address, Decision]]:
         """None at all."""
         return ()
 

@@ -17,8 +17,8 @@ from typing import Any
 
 from webtune.errors import ConfigError, HostUnavailable, StoreWarning, warn
 from webtune.store.base import LOST_STARTS, Address
+from webtune.store.decision import SCHEMA, Decision, Unreadable, document, encode, merge, read
 from webtune.store.memory import matches
-from webtune.store.record import SCHEMA, Record, Unreadable, document, encode, merge, read
 
 __all__ = ["OpfsStore"]
 
@@ -104,7 +104,7 @@ class _Put:
     """`base` is the text of the record that was known here when this one replaced it."""
 
     address: Address
-    record: Record
+    record: Decision
     base: str
 
 
@@ -138,7 +138,7 @@ class OpfsStore:
         self._namespace = namespace
         self._session = str(self._files.session())
         self._session_ticket = 0
-        self._records: dict[Address, Record] = {}
+        self._records: dict[Address, Decision] = {}
         self._queue: list[_Put | _Purge] = []
         self._started: dict[tuple[str, str], bool] = {}
         self._over: set[tuple[str, str, str]] = set()
@@ -188,11 +188,11 @@ class OpfsStore:
             self._session_ticket = int(session[3:])
         await self._read_journal()
 
-    def get(self, address: Address) -> Record | None:
+    def get(self, address: Address) -> Decision | None:
         """The record, or None."""
         return self._records.get(address)
 
-    def put(self, address: Address, record: Record) -> bool:
+    def put(self, address: Address, record: Decision) -> bool:
         """Remember; True when it is on its way to the file."""
         known = self._records.get(address)
         self._records[address] = record
@@ -202,7 +202,7 @@ class OpfsStore:
         self._write_soon()
         return True
 
-    def absorb(self, address: Address, record: Record) -> bool:
+    def absorb(self, address: Address, record: Decision) -> bool:
         """Merge with what is there; True when that changed it."""
         before = self._records.get(address)
         after = record if before is None else merge(before, record)
@@ -214,7 +214,7 @@ class OpfsStore:
             self._write_soon()
         return True
 
-    def entries(self) -> Iterable[tuple[Address, Record]]:
+    def entries(self) -> Iterable[tuple[Address, Decision]]:
         """All records, ordered by address."""
         return sorted(self._records.items(), key=lambda entry: entry[0])
 
@@ -316,7 +316,7 @@ class OpfsStore:
 
     def _take(self, found: dict[Address, Any]) -> None:
         """The file's records are what is known now, and what waits to be written on top."""
-        known = {a: value for a, value in found.items() if isinstance(value, Record)}
+        known = {a: value for a, value in found.items() if isinstance(value, Decision)}
         for one in self._queue:
             _apply(one, known)
         self._records = known
@@ -467,7 +467,7 @@ def _apply(one: _Put | _Purge, found: dict[Address, Any]) -> None:
             del found[address]
         return
     there = found.get(one.address)
-    if isinstance(there, Record) and encode(there) != one.base:
+    if isinstance(there, Decision) and encode(there) != one.base:
         found[one.address] = merge(there, one.record)
     else:
         found[one.address] = one.record
@@ -475,7 +475,7 @@ def _apply(one: _Put | _Purge, found: dict[Address, Any]) -> None:
 
 def _format(found: dict[Address, Any]) -> str:
     rows = [
-        [a.environment, a.hardware, a.name, a.key, document(v) if isinstance(v, Record) else v]
+        [a.environment, a.hardware, a.name, a.key, document(v) if isinstance(v, Decision) else v]
         for a, v in sorted(found.items(), key=lambda entry: entry[0])
     ]
     return json.dumps({"format": _FORMAT, "schema": SCHEMA, "records": rows}, separators=(",", ":"))

@@ -26,10 +26,10 @@ from webtune.store.database import (
     sound,
     transaction,
 )
+from webtune.store.decision import Decision, Unreadable, decode, encode, merge
 from webtune.store.folder import FILE_NAME, user_folder
 from webtune.store.memory import MemoryStore
 from webtune.store.processes import Process, alive, this_process
-from webtune.store.record import Record, Unreadable, decode, encode, merge
 
 __all__ = ["SqliteStore"]
 
@@ -54,7 +54,7 @@ them, which would touch its locks and its log."""
 class Nowhere(MemoryStore):
     """Stands in for one call whose name the file cannot hold: nothing is kept, nothing changes."""
 
-    def absorb(self, address: Address, record: Record) -> bool:
+    def absorb(self, address: Address, record: Decision) -> bool:
         return False
 
 
@@ -105,16 +105,16 @@ class SqliteStore:
         """Open the file now. Never raises."""
         self._do(lambda db: None, lambda memory: None)
 
-    def get(self, address: Address) -> Record | None:
+    def get(self, address: Address) -> Decision | None:
         """The record, or None; one that cannot be read is None and a warning."""
 
-        def find(db: sqlite3.Connection) -> Record | None:
+        def find(db: sqlite3.Connection) -> Decision | None:
             row = db.execute(f"SELECT body FROM records WHERE {WHERE}", _parts(address)).fetchone()
             return None if row is None else self._decoded(address, row[0])
 
         return self._do(find, lambda memory: memory.get(address))
 
-    def put(self, address: Address, record: Record) -> bool:
+    def put(self, address: Address, record: Decision) -> bool:
         """Remember in place of what was there; False when only memory could take it, or when
         the record has a float that JSON cannot hold (then with a warning)."""
         try:
@@ -130,7 +130,7 @@ class SqliteStore:
 
         return self._do(write, lambda memory: memory.put(address, record))
 
-    def absorb(self, address: Address, record: Record) -> bool:
+    def absorb(self, address: Address, record: Decision) -> bool:
         """Merge with what is there, in one transaction; True when that changed it."""
 
         def join(db: sqlite3.Connection) -> bool:
@@ -143,7 +143,7 @@ class SqliteStore:
 
         return self._do(join, lambda memory: memory.absorb(address, record))
 
-    def entries(self) -> Iterable[tuple[Address, Record]]:
+    def entries(self) -> Iterable[tuple[Address, Decision]]:
         """All records that can be read, ordered by address."""
         return self._do(self._all, lambda memory: memory.entries())
 
@@ -267,17 +267,17 @@ class SqliteStore:
                 self._connection = None
 
     # ---- reading -------------------------------------------------------------------------
-    def _read(self, db: sqlite3.Connection, address: Address) -> Record | None:
+    def _read(self, db: sqlite3.Connection, address: Address) -> Decision | None:
         row = db.execute(f"SELECT body FROM records WHERE {WHERE}", _parts(address)).fetchone()
         found = None if row is None else decode(row[0])
         return None if isinstance(found, Unreadable) else found
 
-    def _all(self, db: sqlite3.Connection) -> list[tuple[Address, Record]]:
+    def _all(self, db: sqlite3.Connection) -> list[tuple[Address, Decision]]:
         rows = db.execute(ALL).fetchall()
         found = [(address := Address(*row[:4]), self._decoded(address, row[4])) for row in rows]
         return sorted((a, r) for a, r in found if r is not None)
 
-    def _decoded(self, address: Address, body: str) -> Record | None:
+    def _decoded(self, address: Address, body: str) -> Decision | None:
         found = decode(body)
         if isinstance(found, Unreadable):
             self._warn(
@@ -364,7 +364,7 @@ class SqliteStore:
             "Name a folder that can be written (cache_dir, or WEBTUNE_CACHE_DIR)"
         )
 
-    def _rescued(self) -> list[tuple[Address, Record]]:
+    def _rescued(self) -> list[tuple[Address, Decision]]:
         """What can be read of a file that cannot be written, as in a read-only folder."""
         if self._path is None:
             return []
@@ -378,7 +378,7 @@ class SqliteStore:
             return []
         finally:
             db.close()
-        return [(address, each) for address, each in found if isinstance(each, Record)]
+        return [(address, each) for address, each in found if isinstance(each, Decision)]
 
     def _warn(self, text: str) -> None:
         if not self._warned:

@@ -1,150 +1,173 @@
-"""From an outcome to what is kept and told. Pure over values: no device, no store, no clock."""
+"""From the outcome of a strategy to the decision that is kept, and what a kept decision says.
+
+Pure functions over values: nothing here touches a device, a store or a clock.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from webtune.errors import Failure, FailureKind, NoValidKernel
-from webtune.gpu.base import Device
 from webtune.kernel.candidates import TunableSet
-from webtune.store.record import CandidateRecord, Record
-from webtune.strategies.model import Outcome
+from webtune.store.decision import CandidateResult, Decision
+from webtune.strategies.model import Outcome, Result
 from webtune.strategies.plan import Plan
 
 __all__ = [
     "demoted",
     "distrusted",
-    "index_of_winner",
-    "known_samples",
-    "make_record",
+    "make_decision",
     "no_valid_kernel",
+    "pick_of",
+    "prior_samples",
     "reasons_table",
+    "reordered",
     "runners_up",
+    "undecided",
 ]
 
+NOT_TUNED = "not tuned yet"
+_DISTRUSTED = (FailureKind.WRONG_ANSWER, FailureKind.TIMED_OUT)
 
-def make_record(
-    kernel: TunableSet,
-    outcome: Outcome,
-    plan: Plan,
-    device: Device,
-    *,
-    created_s: float,
-    versions: tuple[tuple[str, str], ...],
-    wall_s: float,
-    limit_ns: int | None,
-) -> Record:
-    """The record of an outcome that has a winner."""
-    if outcome.winner is None:
-        raise ValueError("an outcome without a winner is not recorded")
-    candidates = kernel.candidates
-    rows = []
-    for result in outcome.results:
-        failure, one = result.failure, candidates[result.candidate]
-        why = failure.reason if failure else result.reason
-        interval = result.interval
-        rows.append(
-            CandidateRecord(
-                one.id,
-                one.name,
-                result.samples_ns,
-                result.time_ns,
-                str(failure.kind) if failure else "",
-                plan.never.get(result.candidate, why),
-                result.eliminated,
-                (interval.low_ns, interval.high_ns) if interval else None,
-            )
-        )
-    clock, interval = device.clock, outcome.interval
-    return Record(
+
+def make_decision(kernel: TunableSet, outcome: Outcome, plan: Plan) -> Decision:
+    """What a strategy concluded about `kernel`, by the candidates' own names. Where it was
+    measured, when, and under which limit is for the caller to add."""
+    return Decision(
         fingerprint=kernel.validity,
-        winner=candidates[outcome.winner].id,
-        candidates=tuple(rows),
-        interval_ns=(interval.low_ns, interval.high_ns) if interval else None,
-        ties=tuple(candidates[index].id for index in outcome.ties),
+        candidates=tuple(_results(kernel, outcome, plan)),
+        measured=outcome.measured,
         confidence=outcome.confidence,
-        strategy=outcome.strategy,
-        clock=(clock.kind, clock.quantum_ns, clock.period_ns),
-        hardware_label=device.identity.label,
-        created_s=created_s,
-        versions=versions,
-        limit_ns=limit_ns,
-        launches=outcome.launches,
-        wall_s=wall_s,
         tie_rule=outcome.tie_rule,
+        strategy=outcome.strategy,
+        launches=outcome.launches,
+        batches=plan.batches,
+        events=outcome.events,
+        checked=kernel.check is not None,
     )
 
 
-def index_of_winner(kernel: TunableSet, record: Record | None) -> int | None:
-    """Where the record's winner stands in the set; None when the record is of another set."""
-    if record is None or not kernel.accepts(record.fingerprint):
-        return None
-    return next((i for i, one in enumerate(kernel.candidates) if one.id == record.winner), None)
-
-
-def known_samples(kernel: TunableSet, record: Record | None) -> dict[int, tuple[int, ...]]:
-    """Samples, ns, that an earlier tune took of candidates that are still the same."""
-    if record is None:
-        return {}
-    known = {c.id: c.samples_ns for c in record.candidates if c.samples_ns and not c.failure}
-    return {i: known[one.id] for i, one in enumerate(kernel.candidates) if one.id in known}
-
-
-def runners_up(kernel: TunableSet, record: Record | None, index: int) -> list[int]:
-    """The other measured candidates, fastest first."""
-    if record is None:
-        return []
-    times = {c.id: c.time_ns for c in record.candidates if c.time_ns and not c.failure}
-    places = [
-        (times[one.id], place)
-        for place, one in enumerate(kernel.candidates)
-        if one.id in times and place != index
-    ]
-    return [place for _, place in sorted(places)]
-
-
-def distrusted(record: Record | None) -> frozenset[str]:
-    """Ids of candidates that gave a wrong answer or never came back: no fallback either."""
-    kinds = (FailureKind.WRONG_ANSWER, FailureKind.TIMED_OUT)
-    found = () if record is None else record.candidates
-    return frozenset(each.id for each in found if each.failure in kinds)
-
-
-def demoted(record: Record | None, candidate: str, reason: str, now_s: float) -> Record | None:
-    """The record after its candidate (an id) failed to launch: the fastest that is left wins.
-    None when nothing is left."""
-    if record is None:
-        return None
-    candidates = tuple(
-        replace(c, failure=str(FailureKind.LAUNCH), reason=reason) if c.id == candidate else c
-        for c in record.candidates
-    )
-    left = [c for c in candidates if c.time_ns and not c.failure]
-    if not left:
-        return None
-    best = min(left, key=lambda c: c.time_ns or 0)
-    winner = best.id if record.winner == candidate else record.winner
-    interval = best.interval_ns if record.winner == candidate else record.interval_ns
-    ties = tuple(one for one in record.ties if one not in (candidate, winner))
-    return replace(
-        record,
-        winner=winner,
-        candidates=candidates,
-        created_s=now_s,
-        interval_ns=interval,
-        ties=ties,
-    )
-
-
-def no_valid_kernel(kernel: TunableSet, outcome: Outcome, plan: Plan) -> NoValidKernel:
-    """The error for an outcome without a winner, with the table of reasons."""
-    failures: dict[str, Failure] = {}
+def _results(kernel: TunableSet, outcome: Outcome, plan: Plan) -> Iterator[CandidateResult]:
     for result in outcome.results:
-        never = plan.never.get(result.candidate)
-        failures[kernel.candidates[result.candidate].name] = result.failure or Failure(
-            FailureKind.SKIPPED, never or result.reason or "never reached"
+        candidate = kernel.candidates[result.candidate]
+        reason = result.failure.reason if result.failure else result.reason
+        yield CandidateResult(
+            candidate.id,
+            candidate.name,
+            candidate.params,
+            _status(result, outcome),
+            result.time_ns,
+            (result.interval.low_ns, result.interval.high_ns) if result.interval else None,
+            result.samples_ns,
+            plan.never.get(result.candidate, reason),
         )
+
+
+def _status(result: Result, outcome: Outcome) -> str:
+    if result.candidate == outcome.winner:
+        return "winner"
+    if result.failure is not None:
+        return str(result.failure.kind)
+    if result.candidate in outcome.ties:
+        return "tie"
+    if result.time_ns is None:
+        return str(FailureKind.SKIPPED)
+    return "eliminated" if result.eliminated else "slower"
+
+
+def undecided(kernel: TunableSet, pick: int | None) -> Decision:
+    """What is said of a kernel that was never tuned: `pick` is used, the others are skipped."""
+    results = [
+        CandidateResult(candidate.id, candidate.name, candidate.params, reason=NOT_TUNED)
+        for candidate in kernel.candidates
+    ]
+    if pick is not None:
+        results[pick] = replace(results[pick], status="winner")
+    return Decision(kernel.validity, tuple(results))
+
+
+def reordered(decision: Decision, kernel: TunableSet) -> Decision:
+    """The decision with its candidates in the order of the kernel, which may have changed since."""
+    position = {result.id: index for index, result in enumerate(decision.candidates)}
+    order = [position[one.id] for one in kernel.candidates if one.id in position]
+    if order == list(range(len(decision.candidates))):
+        return decision
+    moved = {old: new for new, old in enumerate(order)}
+    return replace(
+        decision,
+        candidates=tuple(decision.candidates[old] for old in order),
+        batches=tuple(tuple(moved[i] for i in b if i in moved) for b in decision.batches),
+        events=tuple(
+            replace(event, candidate=moved.get(-1 if event.candidate is None else event.candidate))
+            for event in decision.events
+        ),
+    )
+
+
+def pick_of(kernel: TunableSet, decision: Decision | None) -> int | None:
+    """The index of the decision's winner in the kernel, or None where the decision is not valid
+    for it."""
+    if decision is None or not kernel.accepts(decision.fingerprint) or decision.winner is None:
+        return None
+    winner = decision.winner.id
+    return next((i for i, one in enumerate(kernel.candidates) if one.id == winner), None)
+
+
+def prior_samples(kernel: TunableSet, decision: Decision | None) -> dict[int, tuple[int, ...]]:
+    """Samples in ns, by index, that an earlier tune took of candidates that are still the same."""
+    if decision is None:
+        return {}
+    prior = {one.id: one.samples_ns for one in decision.candidates if not one.failure}
+    indices = enumerate(kernel.candidates)
+    return {index: prior[one.id] for index, one in indices if prior.get(one.id)}
+
+
+def runners_up(kernel: TunableSet, decision: Decision | None, pick: int) -> list[int]:
+    """The indices of the other measured candidates, fastest first."""
+    if decision is None:
+        return []
+    times_ns = {one.id: one.time_ns for one in decision.candidates if one.time_ns}
+    failed = {one.id for one in decision.candidates if one.failure}
+    ranked = [
+        (times_ns[one.id] or 0, index)
+        for index, one in enumerate(kernel.candidates)
+        if one.id in times_ns.keys() - failed and index != pick
+    ]
+    return [index for _, index in sorted(ranked)]
+
+
+def distrusted(decision: Decision | None) -> frozenset[str]:
+    """Ids of candidates that gave a wrong answer or never came back: they are no fallback."""
+    candidates = decision.candidates if decision is not None else ()
+    return frozenset(one.id for one in candidates if one.status in _DISTRUSTED)
+
+
+def demoted(decision: Decision | None, candidate: str, reason: str) -> Decision | None:
+    """The decision after a candidate (its id) failed to launch: the fastest of the others wins.
+    None where no measured candidate is left."""
+    if decision is None:
+        return None
+    left = [one for one in decision.candidates if one.id != candidate and not one.failure]
+    best = min((one for one in left if one.time_ns), key=lambda one: one.time_ns or 0, default=None)
+    if best is None:
+        return None
+    lost = decision.winner is not None and decision.winner.id == candidate
+
+    def after(result: CandidateResult) -> CandidateResult:
+        if result.id == candidate:
+            return replace(result, status=str(FailureKind.LAUNCH), reason=reason)
+        return replace(result, status="winner") if lost and result.id == best.id else result
+
+    return replace(decision, candidates=tuple(map(after, decision.candidates)))
+
+
+def no_valid_kernel(kernel: TunableSet, decision: Decision) -> NoValidKernel:
+    """The error for a decision without a winner, with the table of reasons."""
+    failures = {
+        one.name: one.failure or Failure(FailureKind.SKIPPED, one.reason or "never reached")
+        for one in decision.candidates
+    }
     return NoValidKernel(reasons_table(kernel.name, failures), failures)
 
 
@@ -155,6 +178,6 @@ def reasons_table(name: str, failures: Mapping[str, Failure]) -> str:
         together.setdefault(str(failure), []).append(candidate)
     lines = [f"{name}: every candidate failed:"]
     for reason, names in together.items():
-        shown = "; ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-        lines.append(f"  {shown}\n      {reason}")
+        more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+        lines.append(f"  {'; '.join(names[:3])}{more}\n      {reason}")
     return "\n".join(lines)

@@ -5,8 +5,10 @@ Every key is collected once, also one that is reached inside another key's candi
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
@@ -14,25 +16,26 @@ from types import TracebackType
 from typing import Any
 
 from webtune.errors import LaunchError, UsageError, WebtuneError
-from webtune.gpu.base import Dispatch
-from webtune.measure.bench import Joined, ProgressEvent
-from webtune.report.format import counted
-from webtune.report.report import TuneReport
+from webtune.measure.bench import Joined
 from webtune.strategies import get as get_strategy
 from webtune.strategies.drive import complete
-from webtune.tuner import Tuner
-from webtune.tuning.call import Place, Problem
-from webtune.tuning.pick_cache import Compiled, LookUp, Miss
+from webtune.tuning.call import CacheKey, Call
+from webtune.tuning.context import ProgressListener, TuneOptions
+from webtune.tuning.pick_cache import Compiled, Hit, LookUp, Miss
 from webtune.tuning.programs import Recording
+from webtune.tuning.repository import Explained
+from webtune.tuning.scheduler import Scheduler
 
-__all__ = ["Gather", "GatherState", "Gathered", "gather"]
+__all__ = ["Gather", "GatherState", "Gathered"]
 
-Listener = Callable[[ProgressEvent], None]
+Report = Any
+"""What the tuner tells of a decision: a `webtune.TuneReport`."""
+Reporter = Callable[[Call, Explained], Report]
 KeyDone = Callable[[int, int, "Gathered"], None]
 
 
 class GatherState(StrEnum):
-    """How a collected key settled."""
+    """How far a collected key is."""
 
     COLLECTED = "collected"
     """It waits to be tuned."""
@@ -48,77 +51,81 @@ class GatherState(StrEnum):
 
 @dataclass(eq=False)
 class Gathered:
-    """One key that the application reached. `nested` is true when another key's candidate
-    reached it first."""
+    """One key that the application reached.
 
-    problem: Problem
+    `nested` is true when another key's candidate reached it first. `compile_failures` has the
+    device's message by the name of a candidate that was refused. `await finished()` for its end.
+    """
+
+    call: Call
     nested: bool = False
     state: GatherState = GatherState.COLLECTED
-    report: TuneReport | None = None
-    error: Exception | None = None
     compile_failures: dict[str, str] = field(default_factory=dict)
     compiled: bool = False
-    _recorded: list[Recording] = field(default_factory=list, repr=False)
-    _waiting: list[Callable[[], None]] = field(default_factory=list, repr=False)
+    _recordings: list[Recording] = field(default_factory=list, repr=False)
+    _end: Future[Report] = field(default_factory=Future, repr=False)
 
     @property
     def name(self) -> str:
-        """The set's name."""
-        return self.problem.kernel.name
+        """The kernel's name."""
+        return self.call.kernel.name
 
     @property
     def key(self) -> str:
         """The key as canonical JSON."""
-        return self.problem.address.key
+        return self.call.address.key
+
+    @property
+    def report(self) -> Report | None:
+        """The `TuneReport` of its decision, or None as long as there is none."""
+        ended = self._end.done() and self._end.exception() is None
+        return self._end.result() if ended else None
+
+    @property
+    def error(self) -> BaseException | None:
+        """What its tune failed with, or None."""
+        return self._end.exception() if self._end.done() else None
+
+    async def finished(self) -> Report:
+        """Wait until this key is decided, and how, as a `TuneReport`. Raises what its tune
+        raised."""
+        # Natively the tune may run in another thread than the loop that waits here.
+        return await asyncio.shield(asyncio.wrap_future(self._end))
+
+    def _finish(self, state: GatherState, result: Report | Exception) -> None:
+        self.state = state
+        if isinstance(result, Exception):
+            self._end.set_exception(result)
+        else:
+            self._end.set_result(result)
 
     def __repr__(self) -> str:
         nested = ", reached inside another" if self.nested else ""
         why = f" ({str(self.error).partition(chr(10))[0]})" if self.error is not None else ""
         return f"<Gathered {self.name} {self.key}: {self.state}{why}{nested}>"
 
-    async def settled(self) -> TuneReport:
-        """Wait until this key is decided, and how. Raises what its tune raised."""
-        if self.state is GatherState.COLLECTED:
-            import asyncio
-
-            # Natively the tune may run in another thread than the loop that waits here.
-            loop, ready = asyncio.get_running_loop(), asyncio.Event()
-
-            def wake() -> None:
-                loop.call_soon_threadsafe(ready.set)
-
-            self._waiting.append(wake)
-            await ready.wait()
-        if self.error is not None:
-            raise self.error
-        if self.report is None:
-            raise UsageError(f"{self.name} {self.key} was collected and never tuned")
-        return self.report
-
-    def _settle(self, state: GatherState) -> None:
-        self.state = state
-        for wake in self._waiting:
-            wake()
-        self._waiting.clear()
-
 
 class Gather:
-    """Collects keys while it stands as a context manager; afterwards compiles and tunes them."""
+    """Collects keys while it stands as a context manager; afterwards compiles and tunes them. Made
+    by `webtune.gather`."""
 
-    def __init__(self, tuner: Tuner, *, launch: bool = False) -> None:
-        self._tuner = tuner
+    def __init__(self, scheduler: Scheduler, reporter: Reporter, *, launch: bool) -> None:
+        self._scheduler = scheduler
+        self._reporter = reporter
         self.launch = launch
-        self._entries: dict[Place, Gathered] = {}
+        self._gathered: dict[CacheKey, Gathered] = {}
         self._depth = 0
 
     def __repr__(self) -> str:
-        states = Counter(str(entry.state) for entry in self._entries.values())
+        states = Counter(str(gathered.state) for gathered in self)
         told = ", ".join(f"{count} {state}" for state, count in states.items()) or "nothing yet"
-        label = self._tuner.device.identity.label
-        return f"<Gather of {counted(len(self), 'key')} on {label}: {told}>"
+        label = self._scheduler.context.device.identity.label
+        return f"<Gather of {len(self)} key{'s' * (len(self) != 1)} on {label}: {told}>"
 
     def __enter__(self) -> Gather:
-        self._tuner.begin_gathering(self)
+        if self._scheduler.gathering is not None:
+            raise UsageError("this tuner is gathering already; leave that block first")
+        self._scheduler.gathering = self
         return self
 
     def __exit__(
@@ -127,161 +134,152 @@ class Gather:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._tuner.end_gathering(self)
+        self._scheduler.gathering = None
 
     def __iter__(self) -> Iterator[Gathered]:
-        return iter(list(self._entries.values()))
+        return iter(list(self._gathered.values()))
 
     def __len__(self) -> int:
-        return len(self._entries)
+        return len(self._gathered)
 
-    # -- collecting (called by the tuner) ---------------------------------------------------
+    # -- collecting (called by the scheduler) -----------------------------------------------
 
-    def reach(self, problem: Problem) -> LookUp:
-        """The tuner was asked for this problem while gathering."""
-        tuner = self._tuner
-        state = problem.cache.queue(
-            problem.place,
-            device=tuner.device_token,
-            candidates=len(problem.kernel.candidates),
-            stored=lambda: tuner.stored_index(problem),
+    def reach(self, call: Call) -> LookUp:
+        """The tuner was asked for this call while gathering."""
+        scheduler = self._scheduler
+        state = call.cache.queue(
+            call.cache_key,
+            device=scheduler.device_token,
+            candidates=len(call.kernel.candidates),
+            stored=partial(scheduler.repository.pick, call),
         )
-        if problem.place in self._entries:
+        if call.cache_key in self._gathered:
             return state
-        entry = Gathered(problem, nested=self._depth > 0)
+        gathered = Gathered(call, nested=self._depth > 0)
         if isinstance(state, Miss):
             self._depth += 1
             try:
-                entry._recorded = self._record(problem)
+                gathered._recordings = self._record(call)
             finally:
                 self._depth -= 1
-        elif not tuner.is_pending(problem):
-            entry.state = GatherState.KNOWN
-            entry.report = tuner.explain(problem.kernel, *problem.args)
+        elif isinstance(scheduler.lookup(call), Hit):
+            gathered._finish(GatherState.KNOWN, self._reporter(call, scheduler.explain(call)))
         # After its inner keys, which are to be tuned first.
-        self._entries[problem.place] = entry
+        self._gathered[call.cache_key] = gathered
         return Compiled() if isinstance(state, Miss) else state
 
-    def _record(self, problem: Problem) -> list[Recording]:
-        recorded = []
-        for one in problem.kernel.candidates:
+    def _record(self, call: Call) -> list[Recording]:
+        recordings = []
+        for candidate in call.kernel.candidates:
             try:
-                recorded.append(self._tuner.record_candidate(one, problem.args))
+                recordings.append(self._scheduler.nested.record_candidate(candidate, call))
             except Exception:
                 continue  # the tune will say why
-        return recorded
+        return recordings
 
     # -- compiling --------------------------------------------------------------------------
 
     def compile(self) -> int:
         """Compile every candidate of every collected key, several at a time; how many. A refusal
-        is kept in the entry's `compile_failures` and met again by the tune."""
+        is kept in the key's `compile_failures` and met again by the tune."""
         return complete(self.compile_async())
 
     async def compile_async(self) -> int:
         """The same, awaiting."""
-        work = [
-            (entry, recorded)
-            for entry in self._entries.values()
-            for recorded in ([] if entry.compiled else entry._recorded)
+        context = self._scheduler.context
+        queued = [
+            (gathered, recording)
+            for gathered in self
+            for recording in ([] if gathered.compiled else gathered._recordings)
         ]
-        device = self._tuner.device
 
-        async def one(entry: Gathered, recorded: Recording) -> None:
+        async def compile_one(gathered: Gathered, recording: Recording) -> None:
             try:
-                device.release(await device.compile(recorded.dispatches))
+                context.device.release(await context.device.compile(recording.dispatches))
             except LaunchError as error:
-                entry.compile_failures[_label(recorded.dispatches)] = str(error)
+                gathered.compile_failures[recording.dispatches[0].label] = str(error)
 
-        limit = self._tuner.config.usable_parallelism
-        await self._tuner.host.together(
-            [partial(one, entry, recorded) for entry, recorded in work], limit
+        await context.host.together(
+            [partial(compile_one, *item) for item in queued], context.config.usable_parallelism
         )
-        for entry in self._entries.values():
-            entry.compiled = True
+        for gathered in self:
+            gathered.compiled = True
         # An inner key is tuned on scratch memory of the outer candidates that run it.
         self.free(inner=False)
-        return len(work)
+        return len(queued)
 
     def free(self, *, inner: bool = True) -> None:
         """Give back scratch memory: all, or what no collected inner key lies in. `tune` ends with
         it; a gatherer that only compiles keeps what its inner keys need until it is called."""
-        for entry in self._entries.values():
-            kept = [] if inner else [each for each in entry._recorded if each.nested]
-            for recorded in entry._recorded:
-                if recorded not in kept:
-                    recorded.free()
-            entry._recorded = kept
+        for gathered in self:
+            kept = [] if inner else [each for each in gathered._recordings if each.nested]
+            for recording in gathered._recordings:
+                if recording not in kept:
+                    recording.free()
+            gathered._recordings = kept
 
     # -- tuning -----------------------------------------------------------------------------
 
     @property
     def candidates(self) -> int:
         """How many candidates the keys have that wait to be tuned: the length of one bar."""
-        return sum(len(entry.problem.kernel.candidates) for entry in self._waiting())
+        return sum(len(gathered.call.kernel.candidates) for gathered in self._waiting())
 
     def tune(
-        self, progress: KeyDone | None = None, *, listen: Listener | None = None, **options: Any
+        self,
+        progress: KeyDone | None = None,
+        *,
+        listen: ProgressListener | None = None,
+        strategy: str | None = None,
+        fresh: bool = False,
     ) -> list[Gathered]:
         """Compile, then tune what is collected, inner keys first. A key that fails does not stop
-        the others. `progress(done, total, entry)` is called after each key; `listen` gets the
-        events of all tunes as those of one tune of `candidates` candidates, so that one bar
-        (`webtune.progress.shown`) shows them. `strategy=` and `fresh=` as in `Tuner.tune`."""
-        return complete(self.tune_async(progress, listen=listen, **options))
+        the others.
+
+        `progress(done, total, gathered)` is called after each key; `listen` gets the events of all
+        tunes as those of one tune of `candidates` candidates, so that one bar
+        (`webtune.progress.shown`) shows them. `strategy` and `fresh` as in `Tuner.tune`.
+        """
+        return complete(self.tune_async(progress, listen=listen, strategy=strategy, fresh=fresh))
 
     async def tune_async(
-        self, progress: KeyDone | None = None, *, listen: Listener | None = None, **options: Any
+        self,
+        progress: KeyDone | None = None,
+        *,
+        listen: ProgressListener | None = None,
+        strategy: str | None = None,
+        fresh: bool = False,
     ) -> list[Gathered]:
         """The same, awaiting."""
-        if self._tuner.gathering is self:
+        if self._scheduler.gathering is self:
             raise UsageError("leave the gather block before tuning what it collected")
-        if options.get("strategy") is not None:
-            get_strategy(options["strategy"])
+        if strategy is not None:
+            get_strategy(strategy)
         await self.compile_async()
+        joined = None if listen is None else Joined(listen)
+        waiting = self._waiting()
         try:
-            await self._tune_all(progress, listen, options)
+            for done, gathered in enumerate(waiting, 1):
+                await self._tune_one(gathered, TuneOptions(joined, strategy, fresh))
+                if joined is not None:
+                    joined.next(len(gathered.call.kernel.candidates))
+                if progress is not None:
+                    progress(done, len(waiting), gathered)
         finally:
             self.free()
-        return list(self._entries.values())
+        return list(self)
 
     def _waiting(self) -> list[Gathered]:
-        return [e for e in self._entries.values() if e.state is GatherState.COLLECTED]
+        return [each for each in self if each.state is GatherState.COLLECTED]
 
-    async def _tune_all(
-        self, progress: KeyDone | None, listen: Listener | None, options: dict[str, Any]
-    ) -> None:
-        waiting = self._waiting()
-        joined = Joined(listen) if listen is not None else None
-        for done, entry in enumerate(waiting, 1):
-            problem = entry.problem
-            try:
-                entry.report = await self._tuner.decide(problem, progress=joined, **options)
-            except Exception as error:
-                entry.error = error
-                entry._settle(GatherState.FAILED)
-                if not isinstance(error, WebtuneError):
-                    raise
-            else:
-                kept = self._tuner.is_persisted(problem)
-                entry._settle(GatherState.PERSISTED if kept else GatherState.MEASURED)
-            if joined is not None:
-                joined.next(len(problem.kernel.candidates))
-            if progress is not None:
-                progress(done, len(waiting), entry)
-
-
-def _label(dispatches: Sequence[Dispatch]) -> str:
-    return dispatches[0].label if dispatches else ""
-
-
-def gather(tuner: Tuner, *, launch: bool = False) -> Gather:
-    """Collect every key that the block reaches, without measuring:
-
-        with webtune.gather(tuner) as g:
-            application()
-        g.tune()
-
-    With `launch` the kernels run too, each with the pick that is known or the first candidate
-    that serves; without it, `run` and `record` only look.
-    """
-    return Gather(tuner, launch=launch)
+    async def _tune_one(self, gathered: Gathered, options: TuneOptions) -> None:
+        call = gathered.call
+        try:
+            report = self._reporter(call, await self._scheduler.decide(call, options))
+        except Exception as error:
+            gathered._finish(GatherState.FAILED, error)
+            if not isinstance(error, WebtuneError):
+                raise
+        else:
+            kept = self._scheduler.repository.is_persisted(call)
+            gathered._finish(GatherState.PERSISTED if kept else GatherState.MEASURED, report)

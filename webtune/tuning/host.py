@@ -2,30 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, Protocol
 
-__all__ = ["Host", "Job", "own_version"]
+__all__ = ["Host", "own_version"]
 
 
 def own_version() -> tuple[str, str]:
     """webtune and its version, for records."""
     return "webtune", str(getattr(sys.modules.get("webtune"), "__version__", "unknown"))
-
-
-class Job(Protocol):
-    """Work that was spawned."""
-
-    def cancel(self) -> object:
-        """Ask it to end."""
-        ...
-
-    def done(self) -> bool:
-        """Whether it has ended."""
-        ...
-
-    def __await__(self) -> Any: ...
 
 
 class Host(Protocol):
@@ -59,7 +46,7 @@ class Host(Protocol):
         """A clock for wall times of whole tunes."""
         ...
 
-    def spawn(self, work: Coroutine[Any, Any, None]) -> Job:
+    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Start work on the event loop and keep it referenced. Only where `blocking` is False."""
         ...
 

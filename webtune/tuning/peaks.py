@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from webtune.config import Config
 from webtune.kernel.work import Work
-from webtune.tuning.bounds import Bound, achieved, ideal_s, limit_ns
+from webtune.strategies.bounds import Bound, achieved, ideal_s, limit_ns
 
 __all__ = ["BELIEVED", "Peaks"]
 

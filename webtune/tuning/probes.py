@@ -7,14 +7,11 @@ Waterman, Patterson, "Roofline", CACM 52(4), 2009.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping
 from typing import Any
 
-from webtune.errors import NoValidKernel
-from webtune.kernel.arguments import Buffer
 from webtune.kernel.kernel import Kernel
 from webtune.kernel.space import grid
-from webtune.report.report import TuneReport
 from webtune.tuning.peaks import Peaks
 
 __all__ = [
@@ -22,11 +19,11 @@ __all__ = [
     "LAUNCH",
     "MEMORY",
     "arithmetic_flops",
-    "measure_peaks",
     "memory_elements",
     "memory_ladder",
     "most_candidates",
     "remembered_peaks",
+    "walk",
 ]
 
 _STEPS = 2048
@@ -147,12 +144,6 @@ def most_candidates(limits: Mapping[str, int]) -> int:
     return len(LAUNCH) + arithmetic + len(memory_ladder(limits)) * len(MEMORY)
 
 
-Tune = Callable[[Kernel, Sequence[Buffer]], Awaitable[TuneReport]]
-"""Decides a probe on buffers, or tells what is remembered of it."""
-
-Empty = Callable[[int, str], Buffer]
-"""A zeroed buffer of so many elements of a dtype."""
-
 _ARITHMETIC_SIZES = (1 << 11, 1 << 14, 1 << 17, 1 << 20)
 _LONG_ENOUGH_NS = 1_000_000
 """A wide device is not filled by a small size, and a slow one takes seconds for a large one."""
@@ -165,7 +156,7 @@ Probe = tuple[Kernel, tuple[tuple[str, int], ...]]
 """A probe with the dtype and the elements of each of its buffers."""
 
 
-def _walk(limits: Mapping[str, int]) -> Generator[Probe, int, Peaks]:
+def walk(limits: Mapping[str, int]) -> Generator[Probe, int, Peaks]:
     """Probe after probe, each answered by its time in ns: what is asked next depends on it."""
     launch_ns = yield LAUNCH, (("u32", 1),)
 
@@ -189,32 +180,12 @@ def _walk(limits: Mapping[str, int]) -> Generator[Probe, int, Peaks]:
     return Peaks(flops_per_s, rungs[-1][1], launch_ns, tuple(rungs[:-1]))
 
 
-async def measure_peaks(limits: Mapping[str, int], empty: Empty, tune: Tune) -> Peaks:
-    """The peaks of the device with these limits, by `tune`. Raises what that raises."""
-    walk = _walk(limits)
-    probe, shapes = next(walk)
-    while True:
-        args = [empty(elements, dtype) for dtype, elements in shapes]
-        try:
-            report = await tune(probe, args)
-        finally:
-            for buffer in args:
-                buffer.destroy()
-        if report.least_ns is None:
-            raise NoValidKernel(f"{probe.name} could not be timed on this device", {})
-        try:
-            probe, shapes = walk.send(report.least_ns)
-        except StopIteration as end:
-            peaks: Peaks = end.value
-            return peaks
-
-
 def remembered_peaks(
     limits: Mapping[str, int], recall: Callable[[Kernel, Any], int | None]
 ) -> Peaks | None:
     """The peaks out of memory or the store, or None where a probe is missing. `recall(probe, key)`
     gives the least time of its winner in ns, or None; `limits` are the device's."""
-    walk = _walk(limits)
+    walk = walk(limits)
     probe, shapes = next(walk)
     while (time_ns := recall(probe, [[dtype, [size]] for dtype, size in shapes])) is not None:
         try:

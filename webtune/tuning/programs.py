@@ -94,13 +94,13 @@ class ProgramCache:
 
     def record(
         self,
-        tunable: Candidate,
+        candidate: Candidate,
         args: tuple[Argument, ...],
         nested: Nested | None = None,
     ) -> Recording:
         """Run the candidate's function. Raises `Reject` when it does not serve these inputs or its
         function raises, `LaunchError` and `DeviceLost` as they are."""
-        lacking = tunable.requires - self._device.features
+        lacking = candidate.requires - self._device.features
         if lacking:
             raise Reject(f"the device does not grant {', '.join(sorted(lacking))}")
         scratch: list[Buffer] = []
@@ -110,12 +110,12 @@ class ProgramCache:
             most = self._device.limits.get("maxBufferSize", nbytes)
             if nbytes > most:
                 raise Reject(f"scratch of {nbytes} bytes is more than the device's {most}")
-            handle = self._device.create_buffer(max(nbytes, 4), label=f"scratch {tunable.name}")
+            handle = self._device.create_buffer(max(nbytes, 4), label=f"scratch {candidate.name}")
             scratch.append(Buffer(handle, dtype, shape, self._device))
             return scratch[-1]
 
         recorder = Recorder(
-            label=tunable.name,
+            label=candidate.name,
             features=self._device.features,
             limits=self._device.limits,
             allocate=allocate,
@@ -123,28 +123,28 @@ class ProgramCache:
             nested=nested,
         )
         try:
-            tunable.record(recorder, args)
+            candidate.record(recorder, args)
             if not recorder.dispatches:
                 raise Reject("it recorded no dispatch")
         except BaseException as error:
             Recording(self._device, (), tuple(scratch), tuple(recorder.inner)).free()
             if isinstance(error, _AS_THEY_ARE) or not isinstance(error, Exception):
                 raise
-            text = str(error).removeprefix(f"{tunable.name}: ")
+            text = str(error).removeprefix(f"{candidate.name}: ")
             known = isinstance(error, WebtuneError)
             raise Reject(text if known else f"it raised {type(error).__name__}: {text}") from error
         return Recording(self._device, recorder.dispatches, tuple(scratch), tuple(recorder.inner))
 
     def program(
         self,
-        tunable: Candidate,
+        candidate: Candidate,
         args: tuple[Argument, ...],
         nested: Nested | None = None,
     ) -> Program:
         """The candidate's program on these arguments, made now if it is not kept. Raises
         `LaunchError`, `Reject`, `DeviceLost`."""
         # By the object and not by its id: equal ids are for the store, where nothing else is.
-        place = (tunable, *(_identity(arg) for arg in args))
+        place = (candidate, *(_identity(arg) for arg in args))
         with self._lock:
             kept = self._programs.get(place)
             if kept is not None:
@@ -153,7 +153,7 @@ class ProgramCache:
                     return kept[0]
                 self._drop(place)
         # Outside the lock: a candidate that runs other kernels may have them tuned.
-        recorded = self.record(tunable, args, nested)
+        recorded = self.record(candidate, args, nested)
         try:
             program = self._device.compile_now(recorded.dispatches)
         except BaseException:
@@ -171,13 +171,13 @@ class ProgramCache:
                 self._drop(next(iter(self._programs)))
         return program
 
-    def forget(self, buffer: Buffer | None = None, tunable: Candidate | None = None) -> None:
+    def forget(self, buffer: Buffer | None = None, candidate: Candidate | None = None) -> None:
         """Drop the programs of a buffer or a candidate; all, when neither is given."""
         with self._lock:
             for place in list(self._programs):
                 held = {part[0] for part in place[1:]}
                 if (buffer is None or id(buffer.handle) in held) and (
-                    tunable is None or tunable is place[0]
+                    candidate is None or candidate is place[0]
                 ):
                     self._drop(place)
 

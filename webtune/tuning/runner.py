@@ -1,111 +1,99 @@
-"""A pick is launched; when it fails the next best runs, and the caller gets the result."""
+"""Launches picks on the caller's own arguments. When one fails, the next best runs instead."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 
-from webtune.config import Config
 from webtune.errors import Failure, FailureKind, LaunchError, NoValidKernel, Reject
 from webtune.gpu.base import Program
 from webtune.kernel.candidates import Candidate
-from webtune.report import log
-from webtune.store.base import Store
-from webtune.tuning.call import Problem
+from webtune.tuning.call import Call
 from webtune.tuning.decision import demoted, distrusted, reasons_table, runners_up
-from webtune.tuning.host import Host
 from webtune.tuning.pick_cache import Hit, LookUp, Pending
-from webtune.tuning.programs import ProgramCache
-from webtune.tuning.repository import Repository
 from webtune.tuning.scheduler import Scheduler
 
 __all__ = ["Runner"]
 
+Launch = Callable[[Program], None]
+
 
 class Runner:
-    """Launches answers on the caller's own arguments."""
+    """Launches the answers of a scheduler."""
 
-    def __init__(
-        self,
-        store: Store,
-        host: Host,
-        config: Config,
-        *,
-        launcher: ProgramCache,
-        decider: Scheduler,
-        remembered: Repository,
-    ) -> None:
-        self._store = store
-        self._host = host
-        self._config = config
-        self._launcher = launcher
-        self._decider = decider
-        self._remembered = remembered
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
+        self._context = scheduler.context
+        self._programs = scheduler.programs
+        self._repository = scheduler.repository
 
-    def launch(self, problem: Problem, state: LookUp, launch: Callable[[Program], None]) -> LookUp:
-        """Launch the pick; when it fails, the next best; when nothing is known, the first that
-        serves. Only when one of them ran is it the fault of those that did not."""
-        kernel = problem.kernel
+    def launch(self, call: Call, state: LookUp, launch: Launch) -> LookUp:
+        """Launch the pick; when it fails, the next best; when there is none, the first candidate
+        that serves. Only when one of them ran is it the fault of those that did not.
+
+        Raises `NoValidKernel` when none could be launched.
+        """
+        candidates = call.kernel.candidates
         failures: dict[int, Failure] = {}
-        for index in self._in_order(problem, state):
+        for index in self._in_order(call, state):
             try:
-                self._launch_one(problem, kernel.candidates[index], launch)
+                self._launch_one(call, candidates[index], launch)
             except Reject as error:
                 failures[index] = Failure(FailureKind.REJECTED, str(error))
             except LaunchError as error:
                 failures[index] = Failure(FailureKind.LAUNCH, str(error))
             else:
-                return self._launched(problem, state, index, failures)
-        named = {kernel.candidates[index].name: failure for index, failure in failures.items()}
-        raise NoValidKernel(reasons_table(kernel.name, named), named)
+                return self._launched(call, state, index, failures)
+        named = {candidates[index].name: failure for index, failure in failures.items()}
+        raise NoValidKernel(reasons_table(call.kernel.name, named), named)
 
-    def _in_order(self, problem: Problem, state: LookUp) -> Iterator[int]:
-        """The pick, those measured by time, then the others; never one that was wrong or hung."""
-        kernel = problem.kernel
-        told = list(range(len(kernel.candidates)))
-        if isinstance(state, Hit):
-            yield state.index  # the store is asked only when this failed
-        record = self._remembered.record(problem.address)
-        if isinstance(state, Hit):
-            told = [*runners_up(kernel, record, state.index), *told]
-        barred = self._store.suspects(problem.address.hardware) | distrusted(record)
-        if all(one.id in barred for one in kernel.candidates):
-            barred = distrusted(record)
-        for index in dict.fromkeys(told):
-            ours = isinstance(state, Hit) and index == state.index
-            if not ours and kernel.candidates[index].id not in barred:
-                yield index
+    def _in_order(self, call: Call, state: LookUp) -> Iterator[int]:
+        """The pick, the measured candidates by time, then the others; of these none that gave a
+        wrong answer, never came back, or is suspect."""
+        pick = state.index if isinstance(state, Hit) else None
+        if pick is not None:
+            yield pick  # the store is asked only when this failed
+        candidates = call.kernel.candidates
+        decision = self._repository.find(call.address)
+        order = range(len(candidates))
+        if pick is not None:
+            order = dict.fromkeys((*runners_up(call.kernel, decision, pick), *order))
+        barred = self._context.store.suspects(call.address.hardware) | distrusted(decision)
+        if all(candidate.id in barred for candidate in candidates):
+            barred = distrusted(decision)
+        yield from (i for i in order if i != pick and candidates[i].id not in barred)
 
-    def _launch_one(
-        self, problem: Problem, one: Candidate, launch: Callable[[Program], None]
-    ) -> None:
-        program = self._launcher.program(one, problem.args, self._decider.nested)
+    def _launch_one(self, call: Call, candidate: Candidate, launch: Launch) -> None:
+        program = self._programs.program(candidate, call.args, self._scheduler.nested.record)
         if program.failure is not None:
-            self._launcher.forget(tunable=one)
+            self._programs.forget(candidate=candidate)
             raise LaunchError(program.failure)
         launch(program)
 
     def _launched(
-        self, problem: Problem, state: LookUp, index: int, failures: Mapping[int, Failure]
+        self, call: Call, state: LookUp, index: int, failures: Mapping[int, Failure]
     ) -> LookUp:
-        """Candidate `index` ran after those in `failures` did not: a pick among these is given
-        up where the device refused it. One that only rejects these arguments stays."""
+        """Candidate `index` ran after those in `failures` did not. A pick among these is given up
+        where the device refused it; one that only rejects these arguments stays."""
         if not isinstance(state, Hit) or index == state.index:
             return state
-        kernel, address = problem.kernel, problem.address
-        record = self._remembered.record(address)
-        for each, failure in failures.items():
-            one = kernel.candidates[each]
-            log.failed(self._config.log, kernel.name, one.name, LaunchError(str(failure)))
+        candidates = call.kernel.candidates
+        decision = self._repository.find(call.address)
+        for failed, failure in failures.items():
+            candidate = candidates[failed]
+            self._context.observer.launch_failed(call, candidate.name, LaunchError(str(failure)))
             if failure.kind is FailureKind.LAUNCH:
-                self._launcher.forget(tunable=one)
-                record = demoted(record, one.id, failure.reason, self._host.now_s()) or record
+                self._programs.forget(candidate=candidate)
+                decision = demoted(decision, candidate.id, failure.reason) or decision
         if failures[state.index].kind is not FailureKind.LAUNCH:
             return Hit(index)
-        if record is not None and record.winner == kernel.candidates[index].id:
-            self._remembered.keep(address, record)
-            problem.cache.insert(problem.place, index)
+        winner = decision.winner if decision is not None else None
+        if decision is not None and winner and winner.id == candidates[index].id:
+            now_s = self._context.host.now_s()
+            self._repository.keep(call.address, replace(decision, created_s=now_s))
+            call.cache.insert(call.cache_key, index)
             return Hit(index)
         # Nothing that was measured is left: the next call decides anew.
-        problem.cache.evict(problem.place)
-        self._remembered.forget(address)
+        call.cache.evict(call.cache_key)
+        self._repository.forget(call.address)
         return Pending()

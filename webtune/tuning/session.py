@@ -1,379 +1,252 @@
-"""One tune: clones, candidates, strategy, outcome. It changes nothing of the caller's."""
+"""One tune: arguments are cloned, candidates recorded, and a strategy measures until it decides."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from webtune.config import Config
-from webtune.errors import (
-    ArgumentError,
-    DeviceLost,
-    Failure,
-    FailureKind,
-    KernelError,
-    LaunchError,
-    Reject,
-    UsageError,
-    WebtuneError,
-)
-from webtune.gpu.base import Copy, Device, can_be_read
-from webtune.kernel.arguments import Argument, Buffer
-from webtune.kernel.candidates import Group, TunableSet, called, priority_of
-from webtune.measure.bench import Bench, BenchCandidate, BenchSettings, ProgressEvent, Slot
-from webtune.store.base import Store
+from webtune.errors import Failure, FailureKind, KernelError, LaunchError, Reject, UsageError
+from webtune.kernel.candidates import Candidate, called, priority_of
+from webtune.kernel.space import Params
+from webtune.measure.bench import Bench, BenchCandidate, BenchSettings
+from webtune.store.decision import Decision
 from webtune.strategies import get as get_strategy
 from webtune.strategies.drive import awaiting
 from webtune.strategies.model import Event, Outcome, Problem, Reading, Round
 from webtune.strategies.plan import Plan, plan
-from webtune.tuning.call import Place
-from webtune.tuning.call import Problem as Keyed
+from webtune.tuning.call import Call
+from webtune.tuning.clones import Clones
+from webtune.tuning.context import Context, TuneOptions
+from webtune.tuning.decision import make_decision, prior_samples
+from webtune.tuning.limits import Limit
+from webtune.tuning.nested import NestedTunes
 from webtune.tuning.programs import ProgramCache, Recording
 
-__all__ = ["Session", "Settled"]
+__all__ = ["Session"]
 
-Measure = Callable[[Round], Awaitable[Sequence[Reading]]]
 _DISPROVED = "limit disproved"
 
 
-@dataclass(frozen=True, slots=True)
-class Settled:
-    """What a tune found: the outcome, the plan it followed, and the limit that was used, ns."""
-
-    outcome: Outcome
-    plan: Plan
-    limit_ns: int | None = None
-
-
 class Session:
-    """Everything that one tune owns. `run` once; what it made on the device goes with it."""
+    """Everything that one tune owns. `run` it once; what it made on the device goes with it."""
 
     def __init__(
         self,
-        candidates: TunableSet,
-        args: tuple[Argument, ...],
-        key: Any,
-        *,
-        device: Device,
-        launcher: ProgramCache,
-        store: Store,
-        config: Config,
-        strategy: str,
-        clone_all: bool,
-        pause: Callable[[], Awaitable[None]] | None,
-        progress: Callable[[ProgressEvent], None] | None,
-        known_ns: Mapping[int, tuple[int, ...]] | None = None,
-        limit_ns: int | None = None,
-        disproof_ns: int = 0,
-        inner: Callable[..., tuple[Keyed, Recording, bool]] | None = None,
-        settle: Callable[[Keyed], Awaitable[None]] | None = None,
+        context: Context,
+        programs: ProgramCache,
+        nested: NestedTunes,
+        call: Call,
+        options: TuneOptions,
     ) -> None:
-        self._set = candidates
-        self._caller_args = args
-        self._key = key
-        self._device = device
-        self._launcher = launcher
-        self._store = store
-        self._config = config
-        self._strategy = strategy
-        self._clone_all = clone_all
-        self._pause = pause
-        self._progress = progress
-        self._known_ns = dict(known_ns or {})
-        self._limit_ns = limit_ns
-        self._disproof_ns = disproof_ns
-        self._inner = inner
-        self._settle = settle
-        self._unsettled: dict[Place, Keyed] = {}
-        self._broken: dict[Place, WebtuneError] = {}
-        self._entrants: dict[int, BenchCandidate | Failure] = {}
-        self._made: list[Any] = []
-        self._recorded: dict[int, Recording] = {}
+        self._context = context
+        self._programs = programs
+        self._nested = nested
+        self._kernel = call.kernel
+        self._call = call
+        self._options = options
+        self._clones = Clones(context.device, call, everything=not context.host.blocking)
+        self._prepared: dict[int, BenchCandidate | Failure] = {}
+        self._recordings: dict[int, Recording] = {}
+        self._evictor: Recording | None = None
 
-    async def run(self) -> Settled:
-        """Measure and decide. Raises `DeviceLost`, `UsageError`; failures of candidates are in the
-        outcome."""
+    async def run(self, limit: Limit, prior: Decision | None) -> Decision:
+        """Measure and decide. `prior` is an earlier decision, whose samples of candidates that are
+        still the same are used. Raises `DeviceLost` and `UsageError`; failures of candidates are
+        in the decision."""
         bench: Bench | None = None
         try:
-            args, slots = self._clone()
-            hardware = self._device.identity.digest
-            eviction = self._eviction(args)
-            bench = Bench(
-                self._device,
-                lambda index: self._entrants.pop(index, None) or self._enter(index, args),
-                slots=slots,
-                evict=eviction.dispatches if eviction else (),
-                checker=self._checker(args),
-                settings=BenchSettings.of(
-                    self._config,
-                    parallel=1 if self._pause is None else self._config.usable_parallelism,
-                ),
-                journal=(self._store, hardware),
-                suspects=self._suspects(hardware),
-                on_progress=self._progress,
-                pause=self._pause,
-            )
-            problem, found = self._problem()
-            outcome = await self._decide(problem, partial(self._measure, bench, args))
+            self._clones.make()
+            bench = self._bench()
+            batches = self._plan()
+            problem = self._problem(batches, limit, prior)
+            outcome = await self._decide(problem, partial(self._measure, bench), limit)
             disproved = any(event.kind == _DISPROVED for event in outcome.events)
-            return Settled(outcome, found, None if disproved else self._limit_ns)
+            decision = make_decision(self._kernel, outcome, batches)
+            return replace(decision, limit_ns=None if disproved else limit.limit_ns)
         finally:
             if bench is not None:
                 bench.close()
             self._free()
 
-    async def _decide(self, problem: Problem, measure: Measure) -> Outcome:
+    def _bench(self) -> Bench:
+        context = self._context
+        if self._kernel.evict is not None:
+            self._evictor = self._record_evictor(self._kernel.evict)
+        pause = self._pause()
+        return Bench(
+            context.device,
+            lambda index: self._prepared.pop(index, None) or self._prepare(index),
+            slots=self._clones.slots,
+            evict=self._evictor.dispatches if self._evictor else (),
+            checker=self._checker(),
+            settings=BenchSettings.of(
+                context.config, parallel=1 if pause is None else context.config.usable_parallelism
+            ),
+            journal=(context.store, context.hardware),
+            suspects=self._suspects(),
+            on_progress=self._options.progress,
+            pause=pause,
+        )
+
+    def _pause(self) -> Callable[[], Awaitable[None]] | None:
+        if not self._context.host.blocking:
+            return self._context.host.pause
+        return partial(asyncio.sleep, 0) if self._options.awaiting else None
+
+    async def _decide(
+        self,
+        problem: Problem,
+        measure: Callable[[Round], Awaitable[Sequence[Reading]]],
+        limit: Limit,
+    ) -> Outcome:
         """The strategy's outcome. A time that beats the peak shows that the limit is too loose:
         what stopped there goes on without one."""
-        strategy = get_strategy(self._strategy)
-        outcome = await awaiting(strategy(problem, self._config), measure)
+        config = self._context.config
+        strategy = get_strategy(self._options.strategy or self._context.host.strategy)
+        outcome = await awaiting(strategy(problem, config), measure)
         times = {r.time_ns: r.candidate for r in outcome.results if r.time_ns is not None}
-        best_ns = min(times, default=self._disproof_ns)
-        if problem.limit_ns is None or best_ns >= self._disproof_ns:
+        best_ns = min(times, default=limit.disproof_ns)
+        if problem.limit_ns is None or best_ns >= limit.disproof_ns:
             return outcome
         spent = 0
         if any(event.kind == "short circuit" for event in outcome.events):
             spent = outcome.launches
             unlimited = replace(problem, limit_ns=None)
-            outcome = await awaiting(strategy(unlimited, self._config), measure)
+            outcome = await awaiting(strategy(unlimited, config), measure)
         name = problem.names[times[best_ns]]
         text = f"{name} is faster than the device's measured peak; the limit is not used"
         events = (Event(_DISPROVED, text, times[best_ns]), *outcome.events)
         return replace(outcome, events=events, launches=outcome.launches + spent)
 
-    def _suspects(self, hardware: str) -> frozenset[str]:
+    def _suspects(self) -> frozenset[str]:
         """Candidates to leave alone. Where that would be all of them, none: a process that was
         killed in the middle of tunes must not end in having no kernel at all."""
-        found = self._store.suspects(hardware)
-        return found if any(one.id not in found for one in self._set.candidates) else frozenset()
+        suspects = self._context.store.suspects(self._context.hardware)
+        ids = {candidate.id for candidate in self._kernel.candidates}
+        return frozenset() if ids <= suspects else suspects
 
-    def _problem(self) -> tuple[Problem, Plan]:
-        candidates = self._set.candidates
+    # -- the problem for the strategy -------------------------------------------------------
+
+    def _plan(self) -> Plan:
         groups: dict[str, int] = {}
-        memberships: list[list[tuple[str, int]]] = []
-        patience: dict[int, tuple[tuple[str, int], ...]] = {}
-        for index, one in enumerate(candidates):
-            mine = []
-            for group, inside in one.groups:
-                groups[group.name] = self._priority(group, group.priority)
-                mine.append((group.name, self._priority(group, inside)))
-            memberships.append(mine)
-            limits = tuple((g.name, g.patience) for g, _ in one.groups if g.patience is not None)
-            if limits:
-                patience[index] = limits
-        found = plan(groups, memberships)
-        return (
-            Problem(
-                batches=found.batches,
-                count=len(candidates),
-                limit_ns=self._limit_ns if self._set.short_circuit else None,
-                patience=patience,
-                known_ns=self._known_ns,
-                tie_order=tuple(one.id for one in candidates),
-                names=tuple(one.name for one in candidates),
-                never=found.never,
-            ),
-            found,
-        )
+        memberships = []
+        for candidate in self._kernel.candidates:
+            groups.update((g.name, self._priority(g.name, g.priority)) for g, _ in candidate.groups)
+            memberships.append([(g.name, self._priority(g.name, p)) for g, p in candidate.groups])
+        return plan(groups, memberships)
 
-    def _priority(self, group: Group, priority: Any) -> int:
+    def _priority(self, group: str, priority: Any) -> int:
         """The priority of a group or inside it, for this key."""
-        name = f"{self._set.name}: group {group.name!r}"
-        return priority_of(name, priority, self._key)
+        return priority_of(f"{self._kernel.name}: group {group!r}", priority, self._call.key)
 
-    # -- arguments --------------------------------------------------------------------------
-
-    def _clone(self) -> tuple[tuple[Argument, ...], list[Slot]]:
-        given = self._caller_args
-        if self._set.inputs is not None:
-            made = called(self._set.name, "inputs", self._set.inputs, *given)
-            if not isinstance(made, list | tuple):
-                raise UsageError(
-                    f"{self._set.name}: inputs= returned {made!r}; return a list with one argument "
-                    "for each of the kernel's"
-                )
-            try:
-                given = self._set.bind(made, self._device)
-            except ArgumentError as error:
-                reason = str(error).removeprefix(f"{self._set.name}: ")
-                raise ArgumentError(
-                    f"{self._set.name}: inputs= returned what does not fit: {reason}"
-                ) from error
-        written = set(self._set.written(given))
-        args: list[Argument] = list(given)
-        slots: list[Slot] = []
-        copies: list[Copy] = []
-        cloned = [
-            (place, arg)
-            for place, arg in enumerate(given)
-            if isinstance(arg, Buffer) and (place in written or self._clone_all)
-        ]
-        self._refuse_unreadable(cloned)
-        for place, arg in cloned:
-            if arg.handle is None:
-                raise ArgumentError(
-                    f"{self._set.name}: {self._set.argument_name(place)} was destroyed before the "
-                    "tune began"
-                )
-            nbytes = -(-arg.nbytes // 4) * 4
-            work = self._buffer(nbytes, f"tune {self._set.argument_name(place)}")
-            copies.append(Copy(arg.handle, work, nbytes))
-            args[place] = Buffer(work, arg.dtype, arg.shape, self._device)
-            if place not in written:
-                continue
-            name = self._set.argument_name(place)
-            restore = None
-            if name in self._set.restore:
-                pristine = self._buffer(nbytes, f"pristine {name}")
-                copies.append(Copy(arg.handle, pristine, nbytes))
-                restore = Copy(pristine, work, nbytes)
-            slots.append(Slot(name, place, work, arg.nbytes, arg.dtype, arg.shape, restore))
-        try:
-            if copies:
-                self._device.copy(copies)
-        except LaunchError as error:
-            names = ", ".join(slot.name for slot in slots) or "its arguments"
-            raise ArgumentError(f"{self._uncopied(names)} ({error})") from error
-        return tuple(args), slots
-
-    def _refuse_unreadable(self, cloned: Sequence[tuple[int, Buffer]]) -> None:
-        closed = [
-            self._set.argument_name(place)
-            for place, arg in cloned
-            if arg.handle is not None and not can_be_read(arg.handle)
-        ]
-        if closed:
-            raise ArgumentError(self._uncopied(", ".join(closed)))
-
-    def _uncopied(self, names: str) -> str:
-        return (
-            f"{self._set.name}: a tune runs on copies, and {names} could not be copied: create "
-            "your own buffers with COPY_SRC, or give inputs="
+    def _problem(self, batches: Plan, limit: Limit, prior: Decision | None) -> Problem:
+        candidates = self._kernel.candidates
+        patience = {
+            index: tuple((g.name, g.patience) for g, _ in one.groups if g.patience is not None)
+            for index, one in enumerate(candidates)
+        }
+        return Problem(
+            batches=batches.batches,
+            count=len(candidates),
+            limit_ns=limit.limit_ns if self._kernel.short_circuit else None,
+            patience={index: limits for index, limits in patience.items() if limits},
+            known_ns=prior_samples(self._kernel, prior),
+            tie_order=tuple(candidate.id for candidate in candidates),
+            names=tuple(candidate.name for candidate in candidates),
+            never=batches.never,
         )
 
-    def _buffer(self, nbytes: int, label: str) -> Any:
-        handle = self._device.create_buffer(nbytes, label=label)
-        self._made.append(handle)
-        return handle
+    # -- what the caller gave besides candidates --------------------------------------------
 
-    def _checker(self, args: tuple[Argument, ...]) -> Any:
-        check = self._set.check
-        if check is None:
+    def _checker(self) -> Any:
+        kernel = self._kernel
+        if kernel.check is None:
             return None
-        if self._set.outputs is None:
+        if kernel.outputs is None:
             raise KernelError(
-                f"{self._set.name}: check= needs outputs=, the names of the arguments that "
+                f"{kernel.name}: check= needs outputs=, the names of the arguments that "
                 "candidates write"
             )
-        return check.prepare(self._set.name, args, self._set.arguments or ())
+        return kernel.check.prepare(kernel.name, self._clones.args, kernel.arguments or ())
 
-    def _eviction(self, args: tuple[Argument, ...]) -> Recording | None:
-        if self._set.evict is None:
-            return None
-        evict = self._set.evict
+    def _record_evictor(self, evict: Callable[..., None]) -> Recording:
+        name = self._kernel.name
 
-        def record(recorder: Any, given: tuple[Argument, ...]) -> None:
+        def record(recorder: Any, given: Any) -> None:
             called("", "evict", evict, recorder, *given)
 
-        from webtune.kernel.candidates import Candidate
-        from webtune.kernel.space import Params
-
+        evictor = Candidate("evict", Params({}), "evict", record)
         try:
-            recorded = self._launcher.record(Candidate("evict", Params({}), "evict", record), args)
+            recording = self._programs.record(evictor, self._clones.args)
         except Reject as error:
             reason = str(error)
             if not reason.startswith("evict="):
                 reason = f"evict= cannot be recorded: {reason}"
-            raise UsageError(f"{self._set.name}: {reason}") from (error.__cause__ or error)
-        self._recorded[-1] = recorded
-        for handle in self._strays(recorded):
-            for place, arg in enumerate(args):
-                if isinstance(arg, Buffer) and arg.handle is handle:
-                    raise UsageError(
-                        f"{self._set.name}: evict= writes {self._set.argument_name(place)}, which "
-                        "is the caller's and not a copy; give it a buffer of its own to write"
-                    )
-        return recorded
+            raise UsageError(f"{name}: {reason}") from (error.__cause__ or error)
+        for handle in self._clones.strays(recording):
+            argument = self._clones.name_of(handle)
+            if argument is not None:
+                recording.free()
+                raise UsageError(
+                    f"{name}: evict= writes {argument}, which is the caller's and not a copy; "
+                    "give it a buffer of its own to write"
+                )
+        return recording
 
     # -- candidates -------------------------------------------------------------------------
 
-    async def _measure(
-        self, bench: Bench, args: tuple[Argument, ...], wanted: Round
-    ) -> Sequence[Reading]:
+    async def _measure(self, bench: Bench, wanted: Round) -> Sequence[Reading]:
         for request in wanted.requests:
-            if request.candidate not in self._recorded:
-                await self._prepare(request.candidate, args)
+            if request.candidate not in self._recordings:
+                await self._prepare_nested(request.candidate)
         return await bench.measure(wanted)
 
-    async def _prepare(self, index: int, args: tuple[Argument, ...]) -> None:
+    async def _prepare_nested(self, index: int) -> None:
         """Record a candidate. Tuned kernels that it runs are decided first, and then it is
         recorded again with their picks; scratch memory that they are tuned on lives until then."""
         while True:
-            entered = self._enter(index, args)
-            if not self._unsettled or self._settle is None or isinstance(entered, Failure):
-                self._entrants[index] = entered
-                return
-            waiting, self._unsettled = self._unsettled, {}
+            prepared = self._prepare(index)
+            if isinstance(prepared, Failure):
+                break
             try:
-                for place, inner in waiting.items():
-                    try:
-                        await self._settle(inner)
-                    except DeviceLost:
-                        raise
-                    except WebtuneError as error:
-                        self._broken[place] = error
-            finally:
-                self._recorded.pop(index).free()
+                again = await self._nested.decide()
+            except BaseException:
+                self._recordings.pop(index).free()
+                raise
+            if not again:
+                break
+            self._recordings.pop(index).free()
+        self._prepared[index] = prepared
 
-    def _nested(self, kernel: TunableSet, *args: Any) -> Recording:
-        if self._inner is None:
-            raise KernelError("this tune cannot run other kernels")
-        problem, recorded, settled = self._inner(kernel, *args)
-        if problem.place in self._broken:
-            recorded.free()
-            raise self._broken[problem.place]
-        if not settled:
-            self._unsettled[problem.place] = problem
-        return recorded
-
-    def _enter(self, index: int, args: tuple[Argument, ...]) -> BenchCandidate | Failure:
-        one = self._set.candidates[index]
-        self._unsettled.clear()
+    def _prepare(self, index: int) -> BenchCandidate | Failure:
+        candidate = self._kernel.candidates[index]
+        self._nested.begin()
         try:
-            recorded = self._launcher.record(one, args, self._nested)
+            recording = self._programs.record(candidate, self._clones.args, self._nested.record)
         except Reject as error:
             return Failure(FailureKind.REJECTED, str(error))
         except LaunchError as error:
             return Failure(FailureKind.LAUNCH, str(error))
-        stray = next(self._strays(recorded), None)
+        stray = next(self._clones.strays(recording), None)
         if stray is not None:
-            recorded.free()
+            recording.free()
             return Failure(FailureKind.REJECTED, self._stray_text(stray))
-        self._recorded[index] = recorded
-        return BenchCandidate(one.id, one.name, recorded.dispatches, one.repeat)
-
-    def _strays(self, recorded: Recording) -> Iterator[Any]:
-        """What is written that is neither a clone of this tune nor its own scratch: a tune changes
-        nothing of the caller's."""
-        free = recorded.handles | {id(handle) for handle in self._made}
-        for dispatch in recorded.dispatches:
-            for binding in dispatch.bindings:
-                if binding.kind == "storage" and id(binding.handle) not in free:
-                    yield binding.handle
+        self._recordings[index] = recording
+        return BenchCandidate(candidate.id, candidate.name, recording.dispatches, candidate.repeat)
 
     def _stray_text(self, handle: Any) -> str:
-        for place, arg in enumerate(self._caller_args):
-            if isinstance(arg, Buffer) and arg.handle is handle:
-                name = self._set.argument_name(place)
-                return f"it writes {name}, which outputs= does not name; name it there"
+        argument = self._clones.name_of(handle)
+        if argument is not None:
+            return f"it writes {argument}, which outputs= does not name; name it there"
         return "it writes a buffer that is not among its arguments; pass it as one"
 
     def _free(self) -> None:
-        for recorded in self._recorded.values():
-            recorded.free()
-        self._recorded.clear()
-        for handle in self._made:
-            self._device.destroy_buffer(handle)
-        self._made.clear()
+        for recording in self._recordings.values():
+            recording.free()
+        self._recordings.clear()
+        if self._evictor is not None:
+            self._evictor.free()
+        self._clones.free()

@@ -6,7 +6,6 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
 from webtune.store.record import (
     SCHEMA,
     CandidateRecord,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from webtune.tuning.bounds import Bound, achieved, ideal_s, limit_ns, limit_s
+from webtune.strategies.bounds import Bound, achieved, ideal_s, limit_ns, limit_s
 
 CASES = json.loads(
     (Path(__file__).parent.parent / "data" / "conformance.json").read_text(encoding="utf-8")
