@@ -101,14 +101,16 @@ class Lab:
             figures.append((f"{report.slowest_ns / best_ns:.1f}×", "over the slowest"))
         counts = report.counts()
         told = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
-        clock = f"{report.clock[0]} clock, quantum {duration(report.clock[1])}"
+        decision = report.decision
+        clock = f"{decision.clock.kind} clock, quantum {duration(decision.clock.quantum_ns)}"
+        cost = f"{decision.launches} launches in {decision.wall_s:.1f} s"
         return {
             "verdict": winner.name if winner else "No winner",
             "badge": "remembered" if kept else "just tuned",
             "state": "store" if kept else "done",
             "progress": 100,
-            "status": f"{len(report.results)} candidates: {told}. {report.strategy} strategy, "
-            f"{report.launches} launches in {report.wall_s:.1f} s, {clock}.",
+            "status": f"{len(report.results)} candidates: {told}. {decision.strategy} strategy, "
+            f"{cost}, {clock}.",
             "figures": figures,
             "rows": _rows(report),
             "button": "Tune again",

@@ -19,7 +19,7 @@ from typing import Any
 from webtune.config import Config
 from webtune.errors import UsageError
 from webtune.gpu.clock import ABSURD_NS
-from webtune.report.format import Table
+from webtune.report.table import Table
 from webtune.strategies import drive, get, names
 from webtune.strategies.model import Problem, Reading, Round
 from webtune.strategies.statistics import median, quantile

@@ -60,7 +60,7 @@ def forget():
     """Empty memory, as a reload of the page would."""
     import webtune.tuning.call
 
-    webtune.tuning.call._PICKS.clear()
+    webtune.tuning.call._CACHES.clear()
 
 
 async def doubled(tuner, y):

@@ -50,7 +50,7 @@ async def gathered() -> Any:
                 tuner.run(good, *data(tuner, count))
             tuner.run(bad, *data(tuner))
         compiled = await g.compile_async()
-        outcomes = asyncio.gather(*(entry.settled() for entry in g), return_exceptions=True)
+        outcomes = asyncio.gather(*(entry.finished() for entry in g), return_exceptions=True)
         keys, heard = [], []
         await g.tune_async(
             lambda done, total, entry: keys.append([done, total, entry.state.value]),
@@ -155,7 +155,7 @@ async def close_enough() -> Any:
         kernel = spin((60, 6_000, 7_000), work=lambda p, x, y: wt.Work(flops=1e6, bytes=1e4))
         first = await tuner.tune_async(kernel, *data(tuner))
         # A peak ten times what was reached, of which a fiftieth is enough.
-        tuner._remembered.peaks = Peaks(1e16 / first.winner_ns, 1e15, 1_000)
+        tuner._scheduler.limits.peaks = Peaks(1e16 / first.winner_ns, 1e15, 1_000)
         for strategy in ("adaptive", "fixed"):
             report = await tuner.tune_async(kernel, *data(tuner), strategy=strategy, fresh=True)
             counts = {one.params["TURNS"]: len(one.samples_ns) for one in report.results}
@@ -290,11 +290,13 @@ async def reach_the_peak(strategy: str) -> Any:
             "winner": report.winner.params["TURNS"],
             "samples": {one.params["TURNS"]: len(one.samples_ns) for one in report.results},
             "why": {one.params["TURNS"]: one.reason for one in told.results},
-            "limit": report.limit_ns == peaks.limit_ns(work, tuner.config) == told.limit_ns,
+            "limit": report.decision.limit_ns
+            == peaks.limit_ns(work, tuner.config)
+            == told.decision.limit_ns,
             "achieved": report.achieved,
             "same": told.achieved == report.achieved,
             "table": str(told),
-            "recorded": decisions[-1]["limit_ns"] == report.limit_ns,
+            "recorded": decisions[-1]["limit_ns"] == report.decision.limit_ns,
             "events": events,
         }
 
@@ -353,7 +355,7 @@ async def patience() -> Any:
         )
         told = tuner.explain(ops, x, y)
         states = {one.name: [one.status, one.reason] for one in told.results}
-        return [told.strategy, told.winner.name, sorted(heard), states, str(told)]
+        return [told.decision.strategy, told.winner.name, sorted(heard), states, str(told)]
 
 
 def test_patience_ends_a_group_that_stops_improving_and_no_other(place: PythonPage) -> None:

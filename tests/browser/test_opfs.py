@@ -13,15 +13,17 @@ Fresh = Callable[..., PythonPage]
 
 HELPERS = """
 import asyncio, json, warnings
-from webtune.store.record import CandidateRecord, Record
+from webtune.gpu.base import Clock
+from webtune.kernel.space import Params
+from webtune.store.decision import CandidateResult, Decision
 from webtune.errors import StoreWarning
 from webtune.store.base import Address
 from webtune.store.opfs import OpfsStore
 
 def record(samples=3, created_s=1.0):
-    one = CandidateRecord("id", "a", (1000,) * samples, 1000)
-    return Record("f", "id", (one,), (990, 1010), (), 0.9, "fixed", ("wall", 1, 1.0), "gpu",
-                  created_s)
+    one = CandidateResult("id", "a", Params({}), "winner", 1000, None, (1000,) * samples)
+    return Decision("f", (one,), confidence=0.9, strategy="fixed", clock=Clock("wall", 1),
+                    device="gpu", created_s=created_s)
 
 def address(key):
     return Address("default", "gpu", "saxpy", json.dumps(key))
@@ -182,8 +184,8 @@ def test_a_record_of_a_newer_schema_survives_the_writes_of_an_older_webtune(
         main,
         """
 async def body():
-    newer = {"schema": 99, "checksum": "c", "record": {"new": True}}
-    spoilt = {"schema": 1, "checksum": "c", "record": {}}
+    newer = {"schema": 99, "checksum": "c", "decision": {"new": True}}
+    spoilt = {"schema": 1, "checksum": "c", "decision": {}}
     rows = [["e", "h", "n", "1", newer], ["e", "h", "n", "2", spoilt]]
     await overwrite("mixed", json.dumps({"format": "webtune picks", "schema": 1, "records": rows}))
     store, told = await opened("mixed")
@@ -194,7 +196,7 @@ async def body():
     )
     assert len(told) == 1
     assert '"new":true' in text
-    assert '"checksum":"c","record":{}' not in text
+    assert '"checksum":"c","decision":{}' not in text
 
 
 NO_OPFS = {

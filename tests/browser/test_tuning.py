@@ -36,7 +36,13 @@ async def run_then_settle() -> Any:
         report = tuner.explain(kernel, x, y)
         counts = {len(one.samples_ns) for one in report.results}
         states = [type(state).__name__ for state in (first, while_pending, last)]
-        return [states, served, report.winner.params["TURNS"], report.strategy, sorted(counts)]
+        return [
+            states,
+            served,
+            report.winner.params["TURNS"],
+            report.decision.strategy,
+            sorted(counts),
+        ]
 
 
 def test_run_answers_at_once_with_a_result_and_later_with_the_winner(place: PythonPage) -> None:
@@ -58,8 +64,9 @@ async def tune_and_listen(strategy: str) -> Any:
             kernel, x, y, strategy=strategy, progress=lambda event: heard.append(event.kind)
         )
         unchanged = not any(await tuner.download_async(y))
-        return [report.winner.params["TURNS"], report.strategy, sorted(set(heard)), unchanged,
-                report.clock[0], str(report).splitlines()[0]]  # fmt: skip
+        decision = report.decision
+        return [report.winner.params["TURNS"], decision.strategy, sorted(set(heard)), unchanged,
+                decision.clock.kind, str(report).splitlines()[0]]  # fmt: skip
 
 
 @pytest.mark.parametrize("strategy", ["fixed", "adaptive"])
@@ -108,7 +115,7 @@ async def two_tuners() -> Any:
             one.tune_async(spin((7_000, 50), name="second"), *both[0][1]),
             other.tune_async(third, *both[1][1]),
         )
-        await one.settled()
+        await one.finished()
         await other.settled()
         hits = [type(tuner.run(kernel, *pair)).__name__ for tuner, pair in both]
         await one.store.flush()
@@ -303,7 +310,7 @@ async def quantised() -> Any:
         x, y = data(tuner, 64)
         report = await tuner.tune_async(spin((6_000, 20)), x, y)
         times = {one.params["TURNS"]: one.time_ns for one in report.results}
-        return [report.winner.params["TURNS"], times, report.clock[1]]
+        return [report.winner.params["TURNS"], times, report.decision.clock.quantum_ns]
 
 
 def test_below_the_quantum_of_chrome_the_faster_still_wins(main: PythonPage) -> None:

@@ -68,7 +68,7 @@ def test_the_pick_is_remembered_by_the_next_tuner(cache):
         assert again.source in ("store", "memory")
         assert again.winner is not None
         assert again.winner.name == first.winner.name
-        assert again.launches == first.launches
+        assert again.decision.launches == first.decision.launches
 
 
 def test_open_tuner_async_works_natively(cache):

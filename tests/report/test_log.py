@@ -6,21 +6,37 @@ import logging
 
 import pytest
 
-from webtune.kernel.space import Params
+import webtune as wt
+from webtune.config import Config
 from webtune.report import log
-from webtune.report.report import CandidateReport, TuneReport
+from webtune.report.log import Logger
+from webtune.report.report import TuneReport
+from webtune.store.decision import CandidateResult, Decision
+from webtune.store.memory import MemoryStore
+from webtune.testing import ScriptedDevice
+from webtune.tuning.call import Call, CallReader
 
-WINNER = CandidateReport("a", Params({}), "1", "winner", 1_000, (990, 1_010), (990, 1_000, 1_010))
-OTHER = CandidateReport("b", Params({}), "2", "launch", reason="no such function")
-REPORT = TuneReport("saxpy", "[16]", WINNER, (WINNER, OTHER), "tuned", strategy="fixed")
+KERNEL = wt.TunableSet("saxpy", key=lambda: [16], arguments=[])
+for _name in "ab":
+    KERNEL.tunable(_name)(lambda recorder: None)
+NOTHING = wt.Params({})
+WINNER = CandidateResult("1", "a", NOTHING, "winner", 1_000, (990, 1_010), (990, 1_000, 1_010))
+OTHER = CandidateResult("2", "b", NOTHING, "launch", reason="no such function")
+DECISION = Decision("f", (WINNER, OTHER), strategy="fixed")
+
+
+def call() -> Call:
+    return CallReader(ScriptedDevice(), MemoryStore(), Config()).read(KERNEL, ())
 
 
 def logged(caplog: pytest.LogCaptureFixture, level: str) -> list[str]:
     caplog.clear()
+    logger = Logger(level)
     with caplog.at_level(logging.INFO, "webtune"):
-        log.began(level, "saxpy", "[16]", "fixed", 2)
-        log.decided(level, REPORT)
-        log.failed(level, "scan", "[8]", ValueError("every candidate failed:\n  a\n  b"))
+        logger.began(call(), "fixed")
+        logger.decided(call(), DECISION, stored=True)
+        logger.failed(call(), ValueError("every candidate failed:\n  a\n  b"))
+        logger.launch_failed(call(), "b", ValueError("no such limit"))
     return caplog.messages
 
 
@@ -34,16 +50,18 @@ def test_minimal_logs_one_line_for_each_thing_that_happened(
     assert logged(caplog, "minimal") == [
         "saxpy [16]: tuning 2 candidates by fixed",
         "saxpy [16]: a in 1.000 µs ± 1.0 %",
-        "scan [8]: every candidate failed:",
+        "saxpy [16]: every candidate failed:",
+        "saxpy b: no such limit",
     ]
-    assert [entry.levelname for entry in caplog.records] == ["INFO", "INFO", "WARNING"]
+    levels = [entry.levelname for entry in caplog.records]
+    assert levels == ["INFO", "INFO", "WARNING", "WARNING"]
 
 
 def test_full_logs_every_candidate_with_its_reason(caplog: pytest.LogCaptureFixture) -> None:
     lines = logged(caplog, "full")
     assert any(line.startswith("a ") and "winner" in line for line in lines)
     assert any(line.startswith("b ") and "no such function" in line for line in lines)
-    assert lines[-2:] == ["  a", "  b"]
+    assert lines[-3:-1] == ["  a", "  b"]
 
 
 def test_what_nobody_listens_to_is_not_made(
@@ -54,6 +72,6 @@ def test_what_nobody_listens_to_is_not_made(
 
     monkeypatch.setattr(log, "headline", refuse)
     with caplog.at_level(logging.ERROR, "webtune"):
-        log.decided("full", REPORT)
+        Logger("full").decided(call(), DECISION, stored=True)
     with caplog.at_level(logging.INFO, "webtune"), pytest.raises(AssertionError):
-        log.decided("full", REPORT)
+        Logger("full").decided(call(), DECISION, stored=True)

@@ -8,20 +8,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from webtune.errors import StoreWarning, UsageError
+from webtune.gpu.base import Clock
+from webtune.kernel.space import Params
 from webtune.store.base import Address
 from webtune.store.bundle import Bundle, Layered
+from webtune.store.decision import CandidateResult, Decision
 from webtune.store.memory import MemoryStore
-from webtune.store.record import CandidateRecord, Record
 from webtune.strategies.drive import complete
 
 A = Address("default", "gpu-a", "saxpy", "[1024]")
 
 
 def record(samples=3, created_s=1.0, fingerprint="f"):
-    one = CandidateRecord("id", "a", (1000,) * samples, 1000)
-    return Record(
-        fingerprint, "id", (one,), None, (), 0.9, "fixed", ("wall", 1, 1.0), "gpu", created_s
-    )
+    one = CandidateResult("id", "a", Params({}), "winner", 1000, None, (1000,) * samples)
+    return Decision(
+        fingerprint, (one,), confidence=0.9, strategy="fixed", clock=Clock("wall", 1), device="gpu",
+        created_s=created_s,
+    )  # fmt: skip
 
 
 addresses = st.builds(
@@ -87,7 +90,7 @@ def test_a_foreign_text_is_refused_with_the_reason(text, reason):
 def test_an_entry_that_cannot_be_read_is_told_and_the_others_stay():
     bundle = Bundle({A: record(), replace(A, key="[2]"): record()})
     value = json.loads(bundle.dumps())
-    value["entries"][1]["record"]["record"]["winner"] = "forged"
+    value["entries"][1]["record"]["decision"]["device"] = "forged"
     value["entries"] += [17, {"environment": "default"}]
     found = Bundle.loads(json.dumps(value))
     assert found.records == {A: record()}

@@ -5,11 +5,13 @@ from dataclasses import replace
 
 import pytest
 
+from webtune.gpu.base import Clock
+from webtune.kernel.space import Params
 from webtune.store.base import Address
 from webtune.store.bundle import Bundle, Layered
+from webtune.store.decision import CandidateResult, Decision
 from webtune.store.memory import MemoryStore
 from webtune.store.none import NoStore
-from webtune.store.record import CandidateRecord, Record
 from webtune.store.sqlite import SqliteStore
 from webtune.strategies.drive import complete
 
@@ -23,13 +25,12 @@ ELSEWHERE = [
 
 
 def record(samples=3, created_s=1.0, **changes):
-    one = CandidateRecord("id", "a", (1000,) * samples, 1000)
-    return replace(
-        Record(
-            "f", "id", (one,), (990, 1010), (), 0.9, "fixed", ("wall", 1, 1.0), "gpu", created_s
-        ),
-        **changes,
-    )
+    one = CandidateResult("id", "a", Params({}), "winner", 1000, None, (1000,) * samples)
+    decision = Decision(
+        "f", (one,), confidence=0.9, strategy="fixed", clock=Clock("wall", 1), device="gpu",
+        created_s=created_s,
+    )  # fmt: skip
+    return replace(decision, **changes)
 
 
 @pytest.fixture(params=["memory", "sqlite", "layered over memory", "layered over sqlite"])

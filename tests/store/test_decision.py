@@ -6,10 +6,15 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from webtune.store.record import (
+
+from webtune.errors import Failure, FailureKind
+from webtune.gpu.base import Clock
+from webtune.kernel.space import Params
+from webtune.store.decision import (
     SCHEMA,
-    CandidateRecord,
-    Record,
+    STATUSES,
+    CandidateResult,
+    Decision,
     Unreadable,
     decode,
     document,
@@ -19,45 +24,61 @@ from webtune.store.record import (
     merge_all,
     read,
 )
+from webtune.strategies.bounds import Bound
+from webtune.strategies.model import Event
 
 texts = st.text(st.characters(codec="utf-8"), max_size=6)
 times = st.integers(1, 10**12)
+intervals = st.tuples(times, times).map(lambda ends: (min(ends), max(ends)))
+finite = st.floats(0, 1e10)
+settings = st.integers() | finite | st.booleans() | texts
 candidates = st.builds(
-    CandidateRecord,
+    CandidateResult,
     id=texts,
     name=texts,
-    samples_ns=st.lists(times, max_size=4).map(tuple),
+    params=st.dictionaries(texts, settings, max_size=2).map(Params),
+    status=st.sampled_from(sorted(STATUSES - {"winner"})),
     time_ns=st.none() | times,
-    failure=texts,
+    interval_ns=st.none() | intervals,
+    samples_ns=st.lists(times, max_size=4).map(tuple),
     reason=texts,
-    eliminated=st.booleans(),
 )
-finite = st.floats(0, 1e10)
+winners = st.builds(replace, candidates, status=st.just("winner"))
+indices = st.just(0)
 records = st.builds(
-    Record,
+    Decision,
     fingerprint=st.sampled_from(["f", "g"]),
-    winner=texts,
-    candidates=st.lists(candidates, max_size=3).map(tuple),
-    interval_ns=st.none() | st.tuples(times, times).map(lambda ends: (min(ends), max(ends))),
-    ties=st.lists(texts, max_size=2).map(tuple),
+    candidates=st.tuples(st.lists(candidates, max_size=2), winners).map(lambda c: (*c[0], c[1])),
+    measured=st.booleans(),
     confidence=st.floats(0, 1),
+    tie_rule=texts,
     strategy=texts,
-    clock=st.tuples(st.sampled_from(["timestamp", "wall"]), times, finite),
-    hardware_label=texts,
-    created_s=st.sampled_from([0.0, 1.5, 2.0]),
-    versions=st.lists(st.tuples(texts, texts), max_size=2).map(tuple),
-    limit_ns=st.none() | times,
     launches=st.integers(0, 1000),
     wall_s=finite,
+    batches=st.lists(st.lists(indices, max_size=2).map(tuple), max_size=2).map(tuple),
+    events=st.lists(st.builds(Event, texts, texts, st.none() | indices), max_size=2).map(tuple),
+    bounds=st.lists(st.builds(Bound, finite, finite, finite, texts), max_size=2).map(tuple),
+    limit_ns=st.none() | times,
+    checked=st.booleans(),
+    clock=st.builds(Clock, st.sampled_from(["timestamp", "wall"]), times, finite),
+    device=texts,
+    versions=st.lists(st.tuples(texts, texts), max_size=2).map(tuple),
+    created_s=st.sampled_from([0.0, 1.5, 2.0]),
 )
+
+
+def candidate(samples=3, **changes):
+    return replace(
+        CandidateResult("id", "a", Params({"WG": 64}), "winner", 1000, None, (1000,) * samples),
+        **changes,
+    )
 
 
 def record(samples=3, created_s=1.0, **changes):
-    one = CandidateRecord("id", "a", (1000,) * samples, 1000)
-    return replace(
-        Record("f", "id", (one,), None, (), 0.9, "fixed", ("wall", 1, 1.0), "gpu", created_s),
-        **changes,
+    decision = Decision(
+        "f", (candidate(samples),), confidence=0.9, strategy="fixed", clock=Clock("wall", 1)
     )
+    return replace(decision, created_s=created_s, **changes)
 
 
 @given(records)
@@ -88,9 +109,9 @@ def test_a_truncated_record_is_unreadable(one, data):
         ("\0\0\0", "truncated"),
         (b"\xff\xfe\xfa", "truncated"),
         ("[" * 100_000, "truncated"),
-        ("[]", "not a record"),
-        ("17", "not a record"),
-        ('{"schema": 1}', "not a record"),
+        ("[]", "not a decision"),
+        ("17", "not a decision"),
+        ('{"schema": 1}', "not a decision"),
     ],
 )
 def test_a_foreign_text_is_unreadable_with_the_reason(text, reason):
@@ -110,7 +131,7 @@ def test_another_schema_is_unreadable_with_the_reason(schema, reason):
 
 def test_a_changed_content_does_not_fit_its_checksum():
     changed = document(record())
-    changed["record"]["winner"] = "another"
+    changed["decision"]["device"] = "another"
     found = read(changed)
     assert isinstance(found, Unreadable)
     assert "checksum" in found.reason
@@ -118,22 +139,23 @@ def test_a_changed_content_does_not_fit_its_checksum():
 
 def resealed(monkeypatch, **changes):
     """A document whose checksum is right for a content that no version wrote."""
-    body = document(record())["record"] | changes
-    monkeypatch.setattr("webtune.store.record._checksum", lambda body: "right")
-    return read({"schema": SCHEMA, "checksum": "right", "record": body})
+    body = document(record())["decision"] | changes
+    monkeypatch.setattr("webtune.store.decision._checksum", lambda body: "right")
+    return read({"schema": SCHEMA, "checksum": "right", "decision": body})
 
 
 @pytest.mark.parametrize(
     "changes",
     [
-        {"winner": 5},
+        {"strategy": 5},
         {"clock": ["wall", 1]},
-        {"clock": ["wall", 1.5, 1.0]},
+        {"clock": {"kind": "wall"}},
+        {"clock": {"kind": "wall", "quantum_ns": 1.5}},
+        {"clock": {"kind": "wall", "quantum_ns": 10**400}},
         {"candidates": {}},
         {"candidates": [{}]},
-        {"candidates": [{"id": "i", "name": "n", "samples_ns": [0]}]},
-        {"candidates": [{"id": "i", "name": "n", "samples_ns": [True]}]},
-        {"interval_ns": [1]},
+        {"candidates": []},
+        {"checked": 1},
         {"created_s": "now"},
         {"created_s": 10**400},
         {"created_s": -1.0},
@@ -141,11 +163,13 @@ def resealed(monkeypatch, **changes):
         {"launches": None},
         {"launches": -1},
         {"limit_ns": 10**400},
-        {"interval_ns": [1, 10**400]},
-        {"interval_ns": [2, 1]},
-        {"clock": ["wall", 10**400, 1.0]},
-        {"hardware_label": "\ud800"},
-        {"ties": "ab"},
+        {"device": "\ud800"},
+        {"versions": "ab"},
+        {"versions": [["python"]]},
+        {"batches": [[1]]},
+        {"batches": [["a"]]},
+        {"events": [{"kind": "k", "text": "t", "candidate": 7}]},
+        {"bounds": [{"amount": float("nan"), "peak_per_s": 1.0}]},
     ],
 )
 def test_a_field_of_the_wrong_type_is_unreadable(monkeypatch, changes):
@@ -158,7 +182,7 @@ def test_a_field_of_a_later_version_is_passed_over(monkeypatch):
 
 def test_a_later_field_is_covered_by_the_checksum():
     text = json.loads(encode(record()))
-    text["record"]["mood"] = "good"
+    text["decision"]["mood"] = "good"
     assert isinstance(read(text), Unreadable)
 
 
@@ -204,14 +228,54 @@ def test_merging_tables_never_moves_a_record_to_another_place(one, other):
         assert found in [table[place] for table in (one, other) if place in table]
 
 
-@pytest.mark.parametrize("time_ns", [0, -5, 10**400, 1 << 63])
-def test_a_time_that_no_launch_can_take_is_unreadable(time_ns):
-    one = replace(record(), candidates=(CandidateRecord("id", "a", (1000,), time_ns),))
-    assert isinstance(read(document(one)), Unreadable)
-    two = replace(record(), candidates=(CandidateRecord("id", "a", (time_ns,), 1000),))
-    assert isinstance(read(document(two)), Unreadable)
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"samples_ns": [0]},
+        {"samples_ns": [True]},
+        {"samples_ns": [10**400]},
+        {"samples_ns": 1},
+        {"time_ns": 0},
+        {"time_ns": -5},
+        {"time_ns": 1 << 63},
+        {"interval_ns": [1]},
+        {"interval_ns": [1, 10**400]},
+        {"interval_ns": [2, 1]},
+        {"interval_ns": "ab"},
+        {"status": "best"},
+        {"status": "slower"},
+        {"status": None},
+        {"params": [1]},
+        {"params": {"WG": None}},
+        {"params": {"WG": [1]}},
+        {"params": {"WG": "\ud800"}},
+    ],
+)
+def test_a_candidate_of_the_wrong_form_is_unreadable(monkeypatch, changes):
+    body = document(record())["decision"]["candidates"][0]
+    assert isinstance(resealed(monkeypatch, candidates=[body | changes]), Unreadable)
+
+
+def test_two_winners_are_unreadable():
+    two = (candidate(), candidate(id="other"))
+    assert isinstance(read(document(record(candidates=two))), Unreadable)
 
 
 @pytest.mark.parametrize("body", [None, 7, 1.5, ["a"]])
 def test_a_body_that_is_no_text_is_unreadable(body):
     assert isinstance(decode(body), Unreadable)
+
+
+def test_a_decision_names_its_winner_its_ties_and_its_failures():
+    tie, wrong = candidate(id="t", status="tie"), candidate(id="w", status="wrong answer")
+    decision = record(candidates=(tie, candidate(), wrong, candidate(id="s", status="skipped")))
+    assert decision.winner == candidate()
+    assert decision.ties == (tie,)
+    failures = [result.failure for result in decision.candidates]
+    assert failures == [None, None, Failure(FailureKind.WRONG_ANSWER, ""), None]
+
+
+def test_the_least_time_is_the_low_end_of_the_interval():
+    assert candidate(interval_ns=(990, 1010)).least_ns == 990
+    assert candidate().least_ns == 1000
+    assert candidate(time_ns=None).least_ns is None

@@ -13,11 +13,13 @@ from pathlib import Path
 import pytest
 
 from webtune.errors import StoreWarning
+from webtune.gpu.base import Clock
+from webtune.kernel.space import Params
 from webtune.store.base import Address
+from webtune.store.decision import CandidateResult, Decision, encode
 from webtune.store.folder import FILE_NAME, custom_folder, user_folder
 from webtune.store.memory import MemoryStore
 from webtune.store.processes import DOUBT_S, Process, alive, this_process
-from webtune.store.record import CandidateRecord, Record, encode
 from webtune.store.sqlite import SqliteStore
 from webtune.strategies.drive import complete
 
@@ -26,13 +28,18 @@ UNPRIVILEGED = 65534
 
 CHILD = """
 import sys
-from webtune.store.record import CandidateRecord, Record
+from webtune.gpu.base import Clock
+from webtune.kernel.space import Params
+from webtune.store.decision import CandidateResult, Decision
 from webtune.store.base import Address
 from webtune.store.sqlite import SqliteStore
 
 def record(samples):
-    one = CandidateRecord("id", "a", (1000,) * samples, 1000)
-    return Record("f", "id", (one,), None, (), 0.9, "fixed", ("wall", 1, 1.0), "gpu", 1.0)
+    one = CandidateResult("id", "a", Params({}), "winner", 1000, None, (1000,) * samples)
+    return Decision(
+        "f", (one,), confidence=0.9, strategy="fixed", clock=Clock("wall", 1), device="gpu",
+        created_s=1.0,
+    )  # fmt: skip
 
 store = SqliteStore(folder=sys.argv[1])
 number = int(sys.argv[2])
@@ -40,8 +47,11 @@ number = int(sys.argv[2])
 
 
 def record(samples=3, created_s=1.0):
-    one = CandidateRecord("id", "a", (1000,) * samples, 1000)
-    return Record("f", "id", (one,), None, (), 0.9, "fixed", ("wall", 1, 1.0), "gpu", created_s)
+    one = CandidateResult("id", "a", Params({}), "winner", 1000, None, (1000,) * samples)
+    return Decision(
+        "f", (one,), confidence=0.9, strategy="fixed", clock=Clock("wall", 1), device="gpu",
+        created_s=created_s,
+    )  # fmt: skip
 
 
 def child(body, folder, number=0):
@@ -345,7 +355,7 @@ def test_a_file_that_is_no_database_is_set_aside_with_one_warning(tmp_path, cont
 def test_one_damaged_byte_costs_one_record(tmp_path):
     other = Address("default", "gpu-a", "saxpy", "[2048]")
     store = SqliteStore(folder=tmp_path)
-    store.put(A, replace(record(), hardware_label="the damaged one"))
+    store.put(A, replace(record(), device="the damaged one"))
     store.put(other, record())
     store.close()
     db = sqlite3.connect(tmp_path / FILE_NAME)

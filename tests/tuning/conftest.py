@@ -13,8 +13,10 @@ import pytest
 import webtune as wt
 from webtune.config import resolve
 from webtune.report.decision_log import open_sink
+from webtune.report.log import Logger
 from webtune.store.memory import MemoryStore
 from webtune.testing import ScriptedDevice
+from webtune.tuning.context import Context
 
 SOURCE = """
 @group(0) @binding(0) var<storage, read_write> y: array<u32>;
@@ -103,7 +105,8 @@ def page() -> Open:
         device: ScriptedDevice, store: Any = None, record: Any = None, **settings: Any
     ) -> wt.Tuner:
         config = resolve(arguments=settings)
-        return wt.Tuner(device, store or MemoryStore(), PageHost(), config, open_sink(record))
+        observer = Logger(config.log, open_sink(record))
+        return wt.Tuner(Context(device, store or MemoryStore(), PageHost(), config, observer))
 
     return make_one
 

@@ -39,19 +39,19 @@ def test_a_decision_tells_what_was_tried_measured_and_decided(make, opened):
     [line] = [valid(each) for each in lines]
     assert line["kernel"] == "job"
     assert line["key"] == [["u32", [4]]]
-    assert line["plan"] == [["a", "b", "c"]]
-    trials = {trial["name"]: trial for trial in line["trials"]}
-    assert len(trials["a"]["samples_ns"]) >= 1
-    assert trials["c"]["failure"] == "launch"
-    assert trials["c"]["reason"] == "no such type"
-    assert "priority -1" in trials["d"]["reason"]
+    assert line["batches"] == [[0, 1, 2]]
+    results = {result["name"]: result for result in line["candidates"]}
+    assert len(results["a"]["samples_ns"]) >= 1
+    assert results["c"]["status"] == "launch"
+    assert results["c"]["reason"] == "no such type"
+    assert "priority -1" in results["d"]["reason"]
     assert line["winner"] == report.winner.name == "b"
     assert line["strategy"] == "adaptive"
     assert line["hardware"] == device.identity.digest
     assert line["fingerprint"] == ops.validity
-    assert line["launches"] == report.launches
-    assert line["versions"]["webtune"] == wt.__version__
-    assert any(event["candidate"] == "c" for event in line["events"])
+    assert line["launches"] == report.decision.launches
+    assert dict(line["versions"])["webtune"] == wt.__version__
+    assert any(event["candidate"] == 2 for event in line["events"])
 
 
 def test_checks_and_their_mismatches_are_in_the_line(make, opened):
@@ -61,9 +61,9 @@ def test_checks_and_their_mismatches_are_in_the_line(make, opened):
     tuner.tune(make("abc", check=wt.AllClose(), restore=["y"]), tuner.empty(4, "u32"))
     [line] = [valid(each) for each in lines]
     assert line["checked"] is True
-    trials = {trial["name"]: trial for trial in line["trials"]}
-    assert trials["b"]["failure"] == "wrong answer"
-    assert trials["b"]["reason"]
+    results = {result["name"]: result for result in line["candidates"]}
+    assert results["b"]["status"] == "wrong answer"
+    assert results["b"]["reason"]
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_every_kind_of_decision_has_the_published_shape(make, opened, device, st
         tuner.tune(make("abc"), tuner.empty(4, "u32"))
     [line] = [valid(each) for each in lines]
     assert (line["winner"] is None) == ("faults" in device)
-    assert line["measured"] == bool(sum(len(trial["samples_ns"]) for trial in line["trials"]))
+    assert line["measured"] == bool(sum(len(result["samples_ns"]) for result in line["candidates"]))
     assert line["strategy"] == strategy
 
 
@@ -138,7 +138,7 @@ def test_files_are_weaker_than_the_environment_and_that_than_arguments(
 
     def strategy_of(**settings):
         tuner = opened(ScriptedDevice(TIMES), **settings)
-        return tuner.tune(make("abc"), tuner.empty(4, "u32")).strategy
+        return tuner.tune(make("abc"), tuner.empty(4, "u32")).decision.strategy
 
     assert strategy_of() == "adaptive"
     (tmp_path / "pyproject.toml").write_text('[tool.webtune]\nstrategy = "seed-fixed"\n')

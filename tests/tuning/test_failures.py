@@ -44,8 +44,8 @@ def test_a_stored_winner_that_fails_is_evicted_and_the_runner_up_runs(
     assert failed.status == "launch"
     assert failed.reason == "driver says no"
     assert tuner.run(make("abc"), y) == wt.Hit(2)
-    [(_, record)] = tuner.store.entries()
-    assert record.winner == make("abc").candidates[2].id
+    [(_, decision)] = tuner.store.entries()
+    assert decision.winner.id == make("abc").candidates[2].id
 
 
 def test_where_every_candidate_fails_the_call_is_blamed_and_the_pick_stays(make, opened, tmp_path):
@@ -54,8 +54,8 @@ def test_where_every_candidate_fails_the_call_is_blamed_and_the_pick_stays(make,
     y = tuner.empty(4, "u32")
     with pytest.raises(wt.NoValidKernel):
         tuner.run(make("abc"), y)
-    [(_, record)] = tuner.store.entries()
-    assert record.winner == make("abc").candidates[1].id
+    [(_, decision)] = tuner.store.entries()
+    assert decision.winner.id == make("abc").candidates[1].id
 
 
 def test_a_fallback_that_fails_to_launch_leaves_its_turn_to_the_next(make, opened):

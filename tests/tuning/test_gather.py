@@ -211,7 +211,7 @@ def test_each_keys_outcome_can_be_awaited_on_a_page(make, page):
             tuner.run(make("ab", name="good"), y)
             tuner.run(make("xz", name="bad"), y)
         good, bad = g
-        waiting = asyncio.gather(good.settled(), bad.settled(), return_exceptions=True)
+        waiting = asyncio.gather(good.finished(), bad.finished(), return_exceptions=True)
         await asyncio.sleep(0)
         await g.tune_async()
         report, error = await asyncio.wait_for(waiting, 5)
@@ -230,7 +230,7 @@ def test_an_outcome_can_be_awaited_while_another_thread_tunes(make, opened):
     async def main():
         thread = threading.Timer(0.05, g.tune)
         thread.start()
-        report = await asyncio.wait_for(entry.settled(), 10)
+        report = await asyncio.wait_for(entry.finished(), 10)
         thread.join()
         return report
 
@@ -280,5 +280,5 @@ def test_one_bar_shows_the_tunes_of_all_keys(make, opened):
     assert {event.candidate for event in events} == set(range(6))
     launches = [event.launches for event in events]
     assert launches == sorted(launches)
-    assert launches[-1] == sum(entry.report.launches for entry in g)
+    assert launches[-1] == sum(entry.report.decision.launches for entry in g)
     assert g.candidates == 0

@@ -39,7 +39,7 @@ def test_adding_a_candidate_times_it_and_the_leaders_only(make, tuned):
     report, ran = tuned(make([*NAMES, "new"]))
     assert ran == {"new", "c0", "c1", "c2"}
     assert report.winner.name == "c0"
-    assert report.launches < tuned.before.launches / 2
+    assert report.decision.launches < tuned.before.decision.launches / 2
     kept = {one.name: one for one in report.results}["c7"]
     assert kept.time_ns == TIMES["c7"]
     assert "earlier tune" in kept.reason

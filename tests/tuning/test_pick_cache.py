@@ -1,34 +1,36 @@
-"""What memory answers, and that a key marked as being tuned is always unmarked."""
+"""What memory answers, and that the claim on a key always ends and wakes all who wait."""
 
+import asyncio
 import gc
 import threading
+from concurrent import futures
 
 import pytest
 
-from webtune.tuning.pick_cache import Claim, Compiled, Hit, Miss, Pending, PickCache, Picks
+from webtune.tuning.pick_cache import Claim, Compiled, Hit, Miss, Pending, PickCache, PickCaches
 
 
 def begin(cache, key="k", **options):
-    mark = cache.start(key, candidates=3, **options)
-    assert isinstance(mark, Claim)
-    return mark
+    claim = cache.start(key, candidates=3, **options)
+    assert isinstance(claim, Claim)
+    return claim
 
 
 def test_an_unknown_key_is_a_miss_and_asking_changes_nothing():
     cache = PickCache()
     assert cache.lookup("k") == Miss()
-    assert cache.settled("k") is None
-    assert not cache.pending()
+    assert cache.pick("k") is None
+    assert isinstance(cache.start("k", candidates=3), Claim)
 
 
 def test_a_tune_makes_its_key_pending_and_then_a_hit():
     cache = PickCache()
-    with begin(cache) as mark:
+    with begin(cache) as claim:
         assert cache.lookup("k") == Pending()
         assert cache.start("k", candidates=3) == Pending()
-        assert mark.settle(2)
+        assert claim.resolve(2)
     assert cache.lookup("k") == Hit(2)
-    assert cache.settled("k") == 2
+    assert cache.pick("k") == 2
     assert cache.start("k", candidates=3) == Hit(2)
 
 
@@ -38,14 +40,14 @@ def test_a_tune_that_ends_badly_leaves_the_key_to_the_next_caller(failure):
     with pytest.raises(failure), begin(cache):
         raise failure
     assert cache.lookup("k") == Miss()
-    assert begin(cache).standing
+    begin(cache)
 
 
-def test_a_mark_that_nobody_entered_takes_itself_back():
+def test_a_claim_that_nobody_entered_ends_by_itself():
     cache = PickCache()
-    mark = begin(cache)
+    claim = begin(cache)
     assert cache.lookup("k") == Pending()
-    del mark
+    del claim
     gc.collect()
     assert cache.lookup("k") == Miss()
 
@@ -71,21 +73,20 @@ def test_a_stored_pick_is_taken_into_memory_once():
 
 def test_the_store_is_asked_after_memory_and_before_a_tune():
     cache = PickCache()
-    with begin(cache) as mark:
+    with begin(cache) as claim:
         assert cache.start("k", candidates=3, stored=pytest.fail) == Pending()
-        mark.settle(0)
+        claim.resolve(0)
     assert cache.start("k", candidates=3, stored=pytest.fail) == Hit(0)
 
 
 def test_a_lost_device_answers_pending_and_leaves_the_key_to_its_twin():
     cache = PickCache()
     cache.lose("device 0")
-    assert cache.is_lost("device 0")
     assert cache.lookup("k", "device 0") == Pending()
     assert cache.start("k", device="device 0", candidates=1, stored=pytest.fail) == Pending()
     assert cache.lookup("k", "device 1") == Miss()
-    with begin(cache, device="device 1") as mark:
-        mark.settle(1)
+    with begin(cache, device="device 1") as claim:
+        claim.resolve(1)
     assert cache.lookup("k", "device 0") == Hit(1)
 
 
@@ -95,7 +96,7 @@ def test_a_switch_of_environment_empties_memory():
     assert not cache.switch("a")
     assert cache.switch("b")
     assert cache.lookup("k") == Miss()
-    assert (cache.environment, cache.generation) == ("b", 1)
+    assert (cache.environment, len(cache)) == ("b", 0)
 
 
 def test_a_lost_device_stays_lost_over_a_switch():
@@ -105,43 +106,41 @@ def test_a_lost_device_stays_lost_over_a_switch():
     assert cache.lookup("k", "device 0") == Pending()
 
 
-def test_a_mark_from_before_a_switch_changes_nothing():
+def test_a_claim_from_before_a_switch_changes_nothing():
     cache = PickCache("a")
     old = begin(cache)
     cache.switch("b")
     assert cache.lookup("k") == Miss()
     new = begin(cache)
-    assert not old.settle(0)
+    assert not old.resolve(0)
     assert not old.release()
-    assert new.standing
     assert cache.lookup("k") == Pending()
-    assert new.settle(2)
+    assert new.resolve(2)
     assert cache.lookup("k") == Hit(2)
 
 
-def test_a_switch_there_and_back_does_not_revive_a_mark():
+def test_a_switch_there_and_back_does_not_revive_a_claim():
     cache = PickCache("a")
     old = begin(cache)
     cache.switch("b")
     cache.switch("a")
-    assert not old.standing
-    assert not old.settle(0)
+    assert not old.resolve(0)
     assert cache.lookup("k") == Miss()
 
 
-def test_settled_of_another_environment_is_none_and_resets_nothing():
+def test_the_pick_of_another_environment_is_none_and_resets_nothing():
     cache = PickCache("a")
     cache.insert("k", 1)
-    assert cache.settled("k", "b") is None
-    assert cache.settled("k", "a") == 1
+    assert cache.pick("k", "b") is None
+    assert cache.pick("k", "a") == 1
 
 
-def test_only_the_first_settling_of_a_mark_counts():
+def test_only_the_first_end_of_a_claim_counts():
     cache = PickCache()
-    mark = begin(cache)
-    assert mark.settle(1)
-    assert not mark.settle(2)
-    assert not mark.release()
+    claim = begin(cache)
+    assert claim.resolve(1)
+    assert not claim.resolve(2)
+    assert not claim.release()
     assert cache.lookup("k") == Hit(1)
 
 
@@ -152,9 +151,9 @@ def test_a_queued_key_answers_compiled_on_its_device_only_and_is_still_tuned():
     assert cache.lookup("k", "device 0") == Compiled()
     assert cache.lookup("k", "device 1") == Miss()
     assert cache.queue("k", device="device 1", candidates=3) == Miss()
-    with begin(cache, device="device 0") as mark:
+    with begin(cache, device="device 0") as claim:
         assert cache.queue("k", device="device 1", candidates=3) == Pending()
-        mark.settle(1)
+        claim.resolve(1)
     assert cache.lookup("k", "device 0") == Hit(1)
     assert cache.queue("k", device="device 1", candidates=3) == Hit(1)
 
@@ -193,17 +192,7 @@ def test_an_evicted_pick_makes_room_for_the_runner_up():
     assert cache.lookup("k") == Hit(1)
 
 
-def test_clearing_leaves_tunes_under_way_alone():
-    cache = PickCache()
-    cache.insert("known", 1)
-    mark = begin(cache)
-    cache.clear()
-    assert cache.lookup("known") == Miss()
-    assert mark.settle(0)
-    assert cache.lookup("k") == Hit(0)
-
-
-def test_of_many_threads_one_gets_the_mark():
+def test_of_many_threads_one_gets_the_claim():
     cache = PickCache()
     barrier = threading.Barrier(16)
     answers = []
@@ -222,9 +211,67 @@ def test_of_many_threads_one_gets_the_mark():
 
 
 def test_twins_share_a_cache_and_other_hardware_has_its_own():
-    picks = Picks()
+    picks = PickCaches()
     assert picks.of("saxpy", "gpu a") is picks.of("saxpy", "gpu a")
     picks.of("saxpy", "gpu a").insert("k", 1)
     assert picks.of("saxpy", "gpu b").lookup("k") == Miss()
     assert picks.of("sum", "gpu a").lookup("k") == Miss()
     assert picks.of("saxpy", "gpu a", "other").lookup("k") == Miss()
+
+
+def waited_for(tune, seconds=5):
+    return futures.wait([tune], timeout=seconds).done == {tune}
+
+
+def test_all_who_wait_for_a_key_are_woken_when_its_claim_ends():
+    cache = PickCache()
+    with begin(cache) as claim:
+        pending = cache.lookup("k")
+        assert pending.tune is claim.tune
+        woken = []
+        threads = [
+            threading.Thread(target=lambda: woken.append(waited_for(pending.tune)))
+            for _ in range(4)
+        ]
+        for thread in threads:
+            thread.start()
+        claim.resolve(1)
+        assert not pending.tune.done()  # not before what was decided is kept
+    for thread in threads:
+        thread.join()
+    assert woken == [True] * 4
+    assert pending.tune.exception() is None
+
+
+def test_who_waits_gets_what_the_tune_failed_with_and_nothing_of_a_cancelled_one():
+    cache = PickCache()
+    with pytest.raises(ValueError, match="broken"), begin(cache) as claim:
+        raise ValueError("broken")
+    assert str(claim.tune.exception()) == "broken"
+    with pytest.raises(KeyboardInterrupt), begin(cache) as claim:
+        raise KeyboardInterrupt
+    assert claim.tune.exception() is None
+
+
+def test_a_switch_of_environment_wakes_who_waits_only_when_the_tune_is_over():
+    cache = PickCache("a")
+    claim = begin(cache)
+    cache.switch("b")
+    assert not claim.tune.done()
+    claim.release()
+    assert claim.tune.done()
+
+
+def test_who_waits_on_an_event_loop_is_woken_by_a_thread_and_cancels_nothing():
+    cache = PickCache()
+    claim = begin(cache)
+
+    async def main():
+        impatient = asyncio.wrap_future(claim.tune)
+        impatient.cancel()
+        patient = asyncio.wrap_future(claim.tune)
+        threading.Timer(0.01, claim.release).start()
+        await asyncio.wait_for(patient, 5)
+
+    asyncio.run(main())
+    assert not claim.tune.cancelled()

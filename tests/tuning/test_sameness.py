@@ -204,12 +204,12 @@ def test_environments_nest_by_block():
     device = ScriptedDevice(default_ns=1000, effect=stamp)
     with wt.open_tuner(device=device, store="memory") as tuner:
         y = tuner.empty(1, "u32")
-        problems = tuner._problems
+        reader = tuner._reader
         with wt.environment("a"), wt.environment("b"):
             with wt.environment("a"):
-                assert problems.understand(ops((1, 2)), [y]).address.environment == "a"
-            assert problems.understand(ops((1, 2)), [y]).address.environment == "b"
-        assert problems.environment == "default"
+                assert reader.read(ops((1, 2)), [y]).address.environment == "a"
+            assert reader.read(ops((1, 2)), [y]).address.environment == "b"
+        assert reader.environment == "default"
 
 
 def test_a_name_that_no_store_can_hold_is_refused():

@@ -16,7 +16,8 @@ from typing import Any
 from webtune.errors import UsageError, WebtuneError, reason_of
 from webtune.fingerprint.digests import canonical
 from webtune.hosts.native import choose_store, native_config
-from webtune.report.format import Table, counted, duration, spread, wrapped
+from webtune.report.format import counted, duration, spread
+from webtune.report.table import Table, wrapped
 from webtune.store.base import Address, Store
 from webtune.store.bundle import Bundle
 from webtune.store.decision import Decision, document
@@ -68,7 +69,7 @@ class _Wanted:
             and (
                 not self.hardware
                 or address.hardware.startswith(self.hardware)
-                or self.hardware.lower() in record.hardware_label.lower()
+                or self.hardware.lower() in record.device.lower()
             )
         )
 
@@ -115,16 +116,16 @@ def _when(record: Decision) -> str:
 
 
 def _plain(address: Address, record: Decision) -> dict[str, Any]:
-    winner = record.winning
+    winner = record.winner
     return {
         "environment": address.environment,
         "hardware": address.hardware,
-        "hardware_label": record.hardware_label,
+        "hardware_label": record.device,
         "kernel": address.name,
         "key": address.key,
         "winner": winner.name if winner else None,
         "winner_ns": winner.time_ns if winner else None,
-        "interval_ns": list(record.interval_ns) if record.interval_ns else None,
+        "interval_ns": list(winner.interval_ns) if winner and winner.interval_ns else None,
         "strategy": record.strategy,
         "candidates": len(record.candidates),
         "created_s": record.created_s,
@@ -160,7 +161,7 @@ def _tables(found: Found) -> Iterable[Table]:
 
     def group(entry: tuple[Address, Decision]) -> tuple[str, str, bool]:
         address, record = entry
-        return record.hardware_label, address.hardware, _is_peak(address)
+        return record.device, address.hardware, _is_peak(address)
 
     ordered = sorted(found, key=group)
     digests = {(label, digest) for label, digest, _ in map(group, ordered)}
@@ -175,13 +176,13 @@ def _table(entries: Found, title: str, *, peaks: bool) -> Table:
     apart = not peaks and any(address.environment != "default" for address, _ in entries)
     rows = []
     for address, record in entries:
-        winner = record.winning
+        winner = record.winner
         rows.append(
             (
                 address.name,
                 address.key,
                 winner.name if winner else "–",
-                spread(winner.time_ns if winner else None, record.interval_ns),
+                spread(winner.time_ns, winner.interval_ns) if winner else "–",
                 *([address.environment] if apart else []),
                 _when(record)[:10],
             )
@@ -213,33 +214,25 @@ def _candidates(address: Address, record: Decision) -> Table:
             one.name,
             spread(one.time_ns, one.interval_ns),
             str(len(one.samples_ns)),
-            _verdict(one, record),
+            one.status,
             one.reason,
         )
         for one in sorted(record.candidates, key=lambda c: (c.time_ns is None, c.time_ns or 0))
     )
     versions = ", ".join(f"{name} {version}" for name, version in record.versions)
-    kind, quantum_ns, _ = record.clock
+    kind, quantum_ns = record.clock.kind, record.clock.quantum_ns
     plain = address.environment == "default" or _is_peak(address)
     environment = "" if plain else f" ({address.environment})"
     return Table(
         ("candidate", ">time", ">samples", "verdict", "why"),
         rows,
-        title=f"{address.name} {address.key} on {record.hardware_label}{environment}",
+        title=f"{address.name} {address.key} on {record.device}{environment}",
         notes=(
             f"Tuned {_when(record)} UTC by {record.strategy} in {record.wall_s:.2f} s with "
             f"{counted(record.launches, 'launch')}; {kind} clock in steps of "
             f"{duration(quantum_ns)}; {versions}",
         ),
     )
-
-
-def _verdict(one: Any, record: Decision) -> str:
-    if one.id == record.winner:
-        return "winner"
-    if one.id in record.ties:
-        return "tie"
-    return one.failure or ("eliminated" if one.eliminated else "slower" if one.time_ns else "–")
 
 
 def path(options: argparse.Namespace) -> int:

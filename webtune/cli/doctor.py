@@ -23,7 +23,8 @@ from webtune.cli.cache import PEAKS
 from webtune.errors import StoreWarning, UsageError, WebtuneError
 from webtune.gpu.base import Clock
 from webtune.progress import peaks_shown
-from webtune.report.format import Table, counted, duration, wrapped
+from webtune.report.format import counted, duration
+from webtune.report.table import Table, wrapped
 from webtune.strategies.drive import complete
 
 __all__ = ["Finding", "adapters", "doctor"]

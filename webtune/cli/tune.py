@@ -13,8 +13,9 @@ from webtune import bundled as kernels
 from webtune.bundled import Bundled
 from webtune.errors import DeviceLost, UsageError, WebtuneError
 from webtune.progress import peaks_shown, shown
-from webtune.report.format import Table, candidate_table, counted, duration, factor, rate, spread
-from webtune.report.report import TuneReport
+from webtune.report.format import counted, duration, factor, rate, spread
+from webtune.report.report import TuneReport, candidate_table
+from webtune.report.table import Table
 from webtune.tuning.peaks import BELIEVED
 
 __all__ = ["tune"]

@@ -234,4 +234,5 @@ def _origin(report: TuneReport) -> Iterator[str]:
         yield f"{tuned} by {decision.strategy} {cost}{sure}."
     if decision.clock.kind:
         device = f"On {decision.device}; " if decision.device else ""
-        yield f"{device}{decision.clock.kind} clock in steps of {duration(decision.clock.quantum_ns)}."
+        step = duration(decision.clock.quantum_ns)
+        yield f"{device}{decision.clock.kind} clock in steps of {step}."

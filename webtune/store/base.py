@@ -36,6 +36,12 @@ class Store(Protocol):
         """A path or a sentence, for people."""
         ...
 
+    @property
+    def scope(self) -> str | None:
+        """Tuners of one process whose stores have the same scope share their memory; None where
+        the store is a place of its own."""
+        ...
+
     async def open(self) -> None:
         """Make ready to read (a browser store hydrates here). Never raises: warns instead."""
         ...

@@ -302,12 +302,12 @@ def _read(hint: Any, value: Any) -> Any:
         parts = [args[0]] * len(value) if args[-1] is Ellipsis else args
         return tuple(_read(part, item) for part, item in zip(parts, value, strict=True))
     if is_dataclass(hint):
-        needed, hints = _fields(hint)
+        kind: Any = hint
+        needed, hints = _fields(kind)
         if not isinstance(value, dict):
             raise TypeError("an object was expected")
         if not needed <= value.keys():
             raise KeyError(", ".join(sorted(needed - value.keys())))
-        kind: Any = hint
         return kind(**{name: _read(hints[name], value[name]) for name in hints if name in value})
     return _READERS[hint](value)
 

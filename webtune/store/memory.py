@@ -45,6 +45,8 @@ class MemoryStore:
     def location(self) -> str:
         return f"memory of this process ({self._why})" if self._why else "memory of this process"
 
+    scope: str | None = None
+
     async def open(self) -> None:
         """Nothing to make ready."""
 

@@ -17,6 +17,8 @@ class NoStore:
     def location(self) -> str:
         return "nowhere (picks are not kept)"
 
+    scope: str | None = None
+
     async def open(self) -> None:
         """Nothing to make ready."""
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from webtune.config import Config
 from webtune.kernel.work import Work
-from webtune.strategies.bounds import Bound, achieved, ideal_s, limit_ns
+from webtune.strategies.bounds import Bound, ideal_s, limit_ns
 
 __all__ = ["BELIEVED", "Peaks"]
 
@@ -50,10 +50,6 @@ class Peaks:
     def limit_ns(self, work: Work, config: Config, data_bytes: int | None = None) -> int | None:
         """The slowest time that is close enough to the roofline to stop looking, or None."""
         return limit_ns(self.bounds(work, config, data_bytes), self.launch_ns / 1e9)
-
-    def achieved(self, work: Work, time_ns: int, data_bytes: int | None = None) -> float | None:
-        """The fraction of the roofline that a time reaches, or None when it cannot be said."""
-        return achieved(self.bounds(work, Config(), data_bytes), time_ns)
 
     def disproof_ns(self, work: Work, data_bytes: int | None = None) -> int:
         """A time below this, ns, beats the roofline by more than noise: the peak was measured too

@@ -185,11 +185,11 @@ def remembered_peaks(
 ) -> Peaks | None:
     """The peaks out of memory or the store, or None where a probe is missing. `recall(probe, key)`
     gives the least time of its winner in ns, or None; `limits` are the device's."""
-    walk = walk(limits)
-    probe, shapes = next(walk)
+    steps = walk(limits)
+    probe, shapes = next(steps)
     while (time_ns := recall(probe, [[dtype, [size]] for dtype, size in shapes])) is not None:
         try:
-            probe, shapes = walk.send(time_ns)
+            probe, shapes = steps.send(time_ns)
         except StopIteration as end:
             peaks: Peaks = end.value
             return peaks

@@ -55,9 +55,8 @@ class Runner:
             yield pick  # the store is asked only when this failed
         candidates = call.kernel.candidates
         decision = self._repository.find(call.address)
-        order = range(len(candidates))
-        if pick is not None:
-            order = dict.fromkeys((*runners_up(call.kernel, decision, pick), *order))
+        faster = [] if pick is None else runners_up(call.kernel, decision, pick)
+        order = dict.fromkeys((*faster, *range(len(candidates))))
         barred = self._context.store.suspects(call.address.hardware) | distrusted(decision)
         if all(candidate.id in barred for candidate in candidates):
             barred = distrusted(decision)
