@@ -8,12 +8,17 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 import webtune
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = Path(webtune.__file__).resolve().parent
+
+# No example is late: how fast a machine is says nothing about what is tested.
+hypothesis.settings.register_profile("untimed", deadline=None)
+hypothesis.settings.load_profile("untimed")
 
 
 def pytest_configure(config: pytest.Config) -> None:

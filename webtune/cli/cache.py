@@ -15,7 +15,7 @@ from typing import Any
 
 from webtune.errors import UsageError, WebtuneError, reason_of
 from webtune.fingerprint.digests import canonical
-from webtune.hosts.native import choose_store, native_config
+from webtune.hosts.native import STORES, native_config
 from webtune.report.format import counted, duration, spread
 from webtune.report.table import Table, wrapped
 from webtune.store.base import Address, Store
@@ -35,7 +35,7 @@ Found = list[tuple[Address, Decision]]
 
 
 def _opened() -> Store:
-    store = choose_store(None, native_config({}))
+    store = STORES.choose(None, native_config({}))
     complete(store.open())
     return store
 

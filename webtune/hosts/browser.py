@@ -18,18 +18,11 @@ from webtune.config import Config, resolve
 from webtune.errors import UsageError
 from webtune.gpu.browser.adapters import adopt_device, browser_version, open_device
 from webtune.gpu.browser.device import pyodide_module
-from webtune.report.decision_log import open_sink
-from webtune.report.log import Logger
-from webtune.store.base import Store
-from webtune.store.bundle import Bundle, Layered
-from webtune.store.memory import MemoryStore
-from webtune.store.none import NoStore
+from webtune.hosts.shared import Stores, is_device, own_version, prepare
 from webtune.store.opfs import OpfsStore
 from webtune.tuner import Tuner
-from webtune.tuning.context import Context
-from webtune.tuning.host import own_version
 
-__all__ = ["BrowserHost", "adopt_device", "open_browser", "open_device"]
+__all__ = ["STORES", "BrowserHost", "adopt_device", "open_browser", "open_device"]
 
 log = logging.getLogger("webtune")
 
@@ -95,49 +88,32 @@ class BrowserHost:
         await asyncio.sleep(0)
 
 
+STORES = Stores(OpfsStore, lambda config: OpfsStore("default"), "the name of a set of picks")
+"""OPFS, with one document for each name."""
+
+
 async def open_browser(
     device: Any = None, *, store: Any = None, bundle: Any = None, **settings: Any
 ) -> Tuner:
     """`webtune.open_tuner_async` where a page or a worker runs Pyodide.
 
-    `features=`, `limits=`, `timestamps=` and `power=` go to `open_device`, the rest are knobs.
+    `features=`, `limits=`, `timestamps=` and `power=` go to `open_device`, the rest are settings.
     """
-    opening = {name: settings.pop(name) for name in _OPENING if name in settings}
-    sink = settings.pop("record") if callable(settings.get("record")) else None
-    shipped = Bundle() if bundle is None else Bundle.given(bundle)
-    config = resolve(arguments=settings, strategies=strategies.names())
-    timeout_s = config.usable_timeout_s
-    chosen = choose_store(store, config)
-    if bundle is not None:
-        chosen = Layered(chosen, shipped)
+    how = {name: settings.pop(name) for name in _OPENING if name in settings}
+    opening = prepare(STORES, browser_config, store, bundle, settings)
+    timeout_s = opening.config.usable_timeout_s
     if device is None:
-        gpu = await open_device(timeout_s=timeout_s, **opening)
-    elif hasattr(device, "compile_now"):
-        gpu = device  # a device of webtune's own protocol, such as a scripted one
-    else:
-        gpu = await adopt_device(device, timeout_s=timeout_s)
+        device = await open_device(timeout_s=timeout_s, **how)
+    elif not is_device(device):
+        device = await adopt_device(device, timeout_s=timeout_s)
     try:
-        await chosen.open()
-        observer = Logger(config.log, open_sink(sink or config.record))
-        return Tuner(Context(gpu, chosen, BrowserHost(), config, observer))
+        await opening.store.open()
+        return opening.tuner(device, BrowserHost())
     except BaseException:
-        gpu.close()
+        device.close()
         raise
 
 
-def choose_store(store: Any, config: Config) -> Store:
-    """None or "auto": OPFS; "memory"; "none"; a namespace of OPFS; or a store object."""
-    wanted = config.store if store is None else store
-    if isinstance(wanted, str):
-        if wanted == "memory":
-            return MemoryStore()
-        if wanted == "none":
-            return NoStore()
-        return OpfsStore("default" if wanted == "auto" else wanted)
-    if not hasattr(wanted, "get") or not hasattr(wanted, "put"):
-        raise UsageError(
-            f"store= is of type {type(wanted).__name__}; use None, 'memory', 'none', the name of "
-            "a set of picks, or a store"
-        )
-    chosen: Store = wanted
-    return chosen
+def browser_config(settings: dict[str, Any]) -> Config:
+    """Settings from arguments alone: a page has no files and no environment."""
+    return resolve(arguments=settings, strategies=strategies.names())

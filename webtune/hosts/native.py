@@ -17,19 +17,13 @@ from webtune import strategies
 from webtune.config import Config, resolve
 from webtune.errors import ConfigError, UsageError
 from webtune.gpu.native.adapters import adopt_device, open_device
-from webtune.report.decision_log import open_sink
-from webtune.report.log import Logger
+from webtune.hosts.shared import Stores, is_device, own_version, prepare
 from webtune.store.base import Store
-from webtune.store.bundle import Bundle, Layered
-from webtune.store.memory import MemoryStore
-from webtune.store.none import NoStore
 from webtune.store.sqlite import SqliteStore
 from webtune.strategies.drive import complete
 from webtune.tuner import Tuner
-from webtune.tuning.context import Context
-from webtune.tuning.host import own_version
 
-__all__ = ["NativeHost", "choose_store", "native_config", "open_native", "open_native_async"]
+__all__ = ["STORES", "NativeHost", "native_config", "open_native", "open_native_async"]
 
 
 class NativeHost:
@@ -89,51 +83,35 @@ def native_config(arguments: dict[str, Any], folder: Path | None = None) -> Conf
     )
 
 
-def choose_store(store: Any, config: Config) -> Store:
-    """None or "auto": SQLite in the cache folder; "memory"; "none"; a folder; or a store object."""
-    wanted = config.store if store is None else store
-    if isinstance(wanted, str | os.PathLike):
-        if wanted == "auto":
-            return SqliteStore(folder=config.cache_dir)
-        if wanted == "memory":
-            return MemoryStore()
-        if wanted == "none":
-            return NoStore()
-        if wanted in ("sqlite", "opfs"):
-            raise UsageError(
-                f"store={wanted!r} is no choice; None takes the default, 'memory' and 'none' keep "
-                "nothing, and a path names a folder"
-            )
-        return SqliteStore(folder=wanted)
-    if not hasattr(wanted, "get") or not hasattr(wanted, "put"):
+def _named_store(name: str | os.PathLike[str]) -> Store:
+    if name in ("sqlite", "opfs"):
         raise UsageError(
-            f"store= is of type {type(wanted).__name__}; use None, 'memory', 'none', a folder, "
-            "or a store"
+            f"store={name!r} is no choice; None takes the default, 'memory' and 'none' keep "
+            "nothing, and a path names a folder"
         )
-    chosen: Store = wanted
-    return chosen
+    return SqliteStore(folder=name)
+
+
+STORES = Stores(_named_store, lambda config: SqliteStore(folder=config.cache_dir), "a folder")
+"""SQLite in the user's cache folder, or in a folder by name."""
 
 
 def open_native(
     device: Any = None, *, store: Any = None, bundle: Any = None, **settings: Any
 ) -> Tuner:
     """`webtune.open_tuner` where a process runs natively."""
-    sink = settings.pop("record") if callable(settings.get("record")) else None
-    shipped = Bundle() if bundle is None else Bundle.given(bundle)
-    config = native_config(settings)
-    timeout_s = config.usable_timeout_s
+    opening = prepare(STORES, native_config, store, bundle, settings)
+    config, timeout_s = opening.config, opening.config.usable_timeout_s
     if device is None:
-        gpu = open_device(config.adapter, library=config.wgpu, timeout_s=timeout_s)
-    elif hasattr(device, "compile_now"):
-        gpu = device  # a device of webtune's own protocol, such as a scripted one
-    else:
-        gpu = adopt_device(device, timeout_s=timeout_s)
-    chosen = choose_store(store, config)
-    if bundle is not None:
-        chosen = Layered(chosen, shipped)
-    complete(chosen.open())
-    observer = Logger(config.log, open_sink(sink or config.record))
-    return Tuner(Context(gpu, chosen, NativeHost(), config, observer))
+        device = open_device(config.adapter, library=config.wgpu, timeout_s=timeout_s)
+    elif not is_device(device):
+        device = adopt_device(device, timeout_s=timeout_s)
+    try:
+        complete(opening.store.open())
+        return opening.tuner(device, NativeHost())
+    except BaseException:
+        device.close()
+        raise
 
 
 async def open_native_async(device: Any = None, **settings: Any) -> Tuner:

@@ -3,16 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, Protocol
 
-__all__ = ["Host", "own_version"]
-
-
-def own_version() -> tuple[str, str]:
-    """webtune and its version, for records."""
-    return "webtune", str(getattr(sys.modules.get("webtune"), "__version__", "unknown"))
+__all__ = ["Host"]
 
 
 class Host(Protocol):
