@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from webtune.errors import ArgumentError, KernelError, Reject, UsageError, WebtuneError
-from webtune.fingerprint.content import material, state_of
+from webtune.fingerprint.content import content_of
+from webtune.fingerprint.classes import state_of
 from webtune.fingerprint.digests import candidate_id, digest, set_fingerprint
 from webtune.gpu.base import Device
 from webtune.kernel.arguments import Argument, Buffer, HostArray, as_host_array, dtype_bytes
@@ -150,7 +151,7 @@ class TunableSet:
 
             def build() -> Iterator[Candidate]:
                 # Not before: what the function names may be defined below it.
-                text = material(function)
+                text = content_of(function)
                 for point in points:
                     yield Candidate(
                         name=f"{name}({point})" if params is not None else name,
@@ -423,7 +424,7 @@ class TunableSet:
 
 def _state(check: Any) -> list[list[str]]:
     """A check's settings, its functions by what they do."""
-    return [[name, material(value)] for name, value in sorted(state_of(check).items())]
+    return [[name, content_of(value)] for name, value in sorted(state_of(check).items())]
 
 
 def attached_groups(name: str, groups: Mapping[Group, Priority] | None) -> tuple[Any, ...]:

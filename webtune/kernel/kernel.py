@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from webtune.errors import ArgumentError, KernelError
-from webtune.fingerprint.content import material
+from webtune.fingerprint.content import content_of
 from webtune.fingerprint.digests import candidate_id, digest
 from webtune.gpu.base import Device
 from webtune.kernel.arguments import Argument, Buffer
@@ -184,8 +184,8 @@ class Kernel(TunableSet):
         # Long texts are digested once, and not once a candidate.
         launch = digest(
             [
-                material(workgroups) if callable(workgroups) else repr(workgroups),
-                material(self._constants),
+                content_of(workgroups) if callable(workgroups) else repr(workgroups),
+                content_of(self._constants),
                 self._repeat,
             ]
         )
