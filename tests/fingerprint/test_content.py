@@ -20,7 +20,7 @@ import pytest
 
 from webtune import open_tuner
 from webtune.fingerprint.code import code_text
-from webtune.fingerprint.content import material
+from webtune.fingerprint.content import content_of
 from webtune.kernel.space import Params
 from webtune.testing import ScriptedDevice
 
@@ -40,14 +40,14 @@ def test_moving_a_function_changes_nothing(tmp_path):
     text = "def f(p, x):\n    return x.size // p.WG\ng = lambda p, x: (x.size + 1) // p.WG\n"
     here = load(tmp_path, text, "here")
     there = load(tmp_path, "# a comment\n\nimport sys\n" + text, "there")
-    assert material(here.f) == material(there.f)
-    assert material(here.g) == material(there.g)
-    assert "x.size // p.WG" in material(here.f)
+    assert content_of(here.f) == content_of(there.f)
+    assert content_of(here.g) == content_of(there.g)
+    assert "x.size // p.WG" in content_of(here.f)
 
 
 def test_two_lambdas_on_one_line_are_told_apart(tmp_path):
     module = load(tmp_path, "pair = (lambda p: p.A, lambda p: p.B + 1)\n")
-    first, second = map(material, module.pair)
+    first, second = map(content_of, module.pair)
     assert "p.A" in first
     assert "p.B + 1" in second
 
@@ -55,24 +55,24 @@ def test_two_lambdas_on_one_line_are_told_apart(tmp_path):
 def test_a_constant_that_a_function_names_is_part_of_it(tmp_path):
     one = load(tmp_path, "N = 1\ndef f(p):\n    return N\n", "one")
     two = load(tmp_path, "N = 2\ndef f(p):\n    return N\n", "two")
-    assert material(one.f) != material(two.f)
+    assert content_of(one.f) != content_of(two.f)
 
 
 def test_a_docstring_is_not_part_of_it(tmp_path):
     one = load(tmp_path, 'def f(p):\n    """Old."""\n    return 1\n', "one")
     two = load(tmp_path, 'def f(p):\n    """New."""\n    return 1\n', "two")
-    assert material(one.f) == material(two.f)
+    assert content_of(one.f) == content_of(two.f)
 
 
 def test_code_without_a_file_is_known_by_its_bytecode():
     scope: dict[str, object] = {}
     exec("f = lambda p: p.A\ng = lambda p: p.B", scope)
-    assert material(scope["f"]) != material(scope["g"])
-    assert material(scope["f"]) == material(scope["f"])
+    assert content_of(scope["f"]) != content_of(scope["g"])
+    assert content_of(scope["f"]) == content_of(scope["f"])
 
 
 def test_nothing_is_nothing():
-    assert material(None) == ""
+    assert content_of(None) == ""
 
 
 # -- what a function reads from outside itself
@@ -243,30 +243,30 @@ KINDS = {
 @pytest.mark.parametrize("kind", KINDS)
 def test_functions_that_differ_in_what_they_read_differ_and_equal_ones_do_not(kind):
     make = KINDS[kind]
-    assert material(make(2)) != material(make(3))
-    assert material(make(2)) == material(make(2))
-    assert "0x" not in material(make(2))
+    assert content_of(make(2)) != content_of(make(3))
+    assert content_of(make(2)) == content_of(make(2))
+    assert "0x" not in content_of(make(2))
 
 
 def test_what_no_code_names_is_no_part_of_it():
     one, two = App(1), App(1)
     two.frame = 17
-    assert material(through_attribute(one)) == material(through_attribute(two))
-    assert material(one.method) == material(two.method)
+    assert content_of(through_attribute(one)) == content_of(through_attribute(two))
+    assert content_of(one.method) == content_of(two.method)
 
 
 def test_what_cannot_be_told_is_known_by_its_type():
     for value in (object(), iter([1]), open, sys.stderr, Counted, np, (x for x in ()), Lock()):
-        text = material(closure(value))
+        text = content_of(closure(value))
         assert "0x" not in text
-        assert text == material(closure(value))
-    assert material(closure(object())) == material(closure(object()))
+        assert text == content_of(closure(value))
+    assert content_of(closure(object())) == content_of(closure(object()))
 
 
 def test_the_environment_of_a_process_is_no_part_of_it(monkeypatch):
-    before = material(closure(os.environ))
+    before = content_of(closure(os.environ))
     monkeypatch.setenv("A_SECRET", "told to nobody")
-    assert material(closure(os.environ)) == before
+    assert content_of(closure(os.environ)) == before
     assert "PATH" not in before
 
 
@@ -274,8 +274,8 @@ def test_a_buffer_is_known_by_what_the_code_reads_of_it():
     tuner = open_tuner(ScriptedDevice(), store="memory")
     short, long = tuner.empty(256), tuner.empty(512)
     sized = lambda held: lambda p: held.size  # noqa: E731
-    assert material(sized(short)) == material(sized(tuner.empty(256)))
-    assert material(sized(short)) != material(sized(long))
+    assert content_of(sized(short)) == content_of(sized(tuner.empty(256)))
+    assert content_of(sized(short)) != content_of(sized(long))
 
 
 def test_circles_end():
@@ -290,7 +290,7 @@ def test_circles_end():
         return again(p)
 
     for value in (ring, table, held, again):
-        assert material(closure(value)) == material(closure(value))
+        assert content_of(closure(value)) == content_of(closure(value))
 
 
 def test_objects_that_raise_when_looked_at_are_known_by_their_type():
@@ -308,8 +308,8 @@ def test_objects_that_raise_when_looked_at_are_known_by_their_type():
         def items(self):
             raise RuntimeError
 
-    assert "Hostile" in material(closure(Hostile()))
-    assert "Refusing" in material(closure(Refusing()))
+    assert "Hostile" in content_of(closure(Hostile()))
+    assert "Refusing" in content_of(closure(Refusing()))
 
 
 def test_the_place_of_a_file_is_no_part_of_it(tmp_path):
@@ -320,15 +320,15 @@ def test_the_place_of_a_file_is_no_part_of_it(tmp_path):
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
     one = load(tmp_path / "a", text, "one").f
-    assert material(one) == material(load(tmp_path / "b", text, "one").f)
-    assert str(tmp_path) not in material(one)
+    assert content_of(one) == content_of(load(tmp_path / "b", text, "one").f)
+    assert str(tmp_path) not in content_of(one)
 
 
 PROGRAM = """
 import functools, sys
 from webtune import open_tuner
 from webtune.fingerprint.code import code_text
-from webtune.fingerprint.content import material
+from webtune.fingerprint.content import content_of
 
 class C:
     def __init__(self, v):
@@ -342,7 +342,7 @@ def f(s, p):
 
 exec("g = lambda p: p in {'a', 'b', 'c'}")
 for each in (f, g, C(2), functools.partial(f, {"x", "y", "z"}), C(2).__call__, "{}".format):
-    print(material(each))
+    print(content_of(each))
 """
 
 
@@ -367,7 +367,7 @@ def test_an_edit_and_a_reload_change_it(tmp_path, monkeypatch):
         module = importlib.import_module("reloaded_kernels")
         if number:
             importlib.reload(module)
-        texts.append(material(module.f))
+        texts.append(content_of(module.f))
     assert texts[0] != texts[1]
     assert texts[1] == texts[2]
     assert "3.0" in texts[1]
@@ -376,9 +376,9 @@ def test_an_edit_and_a_reload_change_it(tmp_path, monkeypatch):
 def test_a_source_that_is_newer_than_the_code_is_not_taken_for_it(tmp_path):
     before = load(tmp_path, "def f(p):\n    return 2.0\n")
     (tmp_path / "module_under_test.py").write_text("def f(p):\n    return 3.0\n", encoding="utf-8")
-    text = material(before.f)
+    text = content_of(before.f)
     after = load(tmp_path, "def f(p):\n    return 3.0\n")
-    assert text != material(after.f)
+    assert text != content_of(after.f)
     assert "3.0" not in text
 
 
@@ -488,23 +488,23 @@ WIDTH = 32
 @pytest.mark.parametrize("kind", WIDTHS)
 def test_an_edit_counts_however_the_code_reaches_it(tmp_path, kind):
     module = load(tmp_path, WIDTHS[kind])
-    text = material(module.f)
+    text = content_of(module.f)
     assert module.f() == 32
-    assert material(load(tmp_path, WIDTHS[kind]).f) == text
+    assert content_of(load(tmp_path, WIDTHS[kind]).f) == text
     edited = load(tmp_path, WIDTHS[kind].replace("32", "64"))
     assert edited.f() == 64
-    assert material(edited.f) != text
+    assert content_of(edited.f) != text
 
 
 def test_a_module_that_is_imported_in_the_function_counts(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     module = load(tmp_path, "def f():\n    from width_of_it import WIDTH\n    return WIDTH\n")
     (tmp_path / "width_of_it.py").write_text("WIDTH = 32\n", encoding="utf-8")
-    text = material(module.f)
+    text = content_of(module.f)
     assert module.f() == 32
-    assert material(module.f) == text
+    assert content_of(module.f) == text
     (tmp_path / "width_of_it.py").write_text("WIDTH = 64\n", encoding="utf-8")
-    assert material(module.f) != text
+    assert content_of(module.f) != text
 
 
 def test_what_is_defined_below_a_candidate_is_part_of_the_set(tmp_path):
@@ -524,10 +524,10 @@ WIDTH = 32
 def test_an_ordinary_function_takes_less_than_a_millisecond():
     sizes = {"tile": (8, 8), "unroll": [1, 2, 4]}
     function = lambda p, x: x.size // (p.WG * sizes["tile"][0])  # noqa: E731
-    material(function)
+    content_of(function)
     start = time.perf_counter()
     for _ in range(100):
-        material(function)
+        content_of(function)
     assert time.perf_counter() - start < 0.1
 
 
@@ -538,5 +538,5 @@ def test_having_run_changes_nothing(tmp_path):
     for each in range(1000):
         used.f(each)
     code_text.cache_clear()
-    assert material(used.f) == material(fresh.f)
-    assert "math.pi * p" in material(used.f)
+    assert content_of(used.f) == content_of(fresh.f)
+    assert "math.pi * p" in content_of(used.f)

@@ -5,6 +5,7 @@ from array import array
 import pytest
 
 import webtune as wt
+from webtune.kernel.candidates import priority_of
 from webtune.testing import ScriptedDevice
 
 SOURCE = """
@@ -182,7 +183,7 @@ def test_a_group_with_a_number_that_is_none_is_refused_where_it_is_made(wrong):
 def test_a_priority_may_be_any_whole_number():
     import numpy as np
 
-    assert wt.Group("wide", priority=lambda key: np.int64(key)).priority_for(2) == 2
+    assert priority_of("wide", lambda key: np.int64(key), 2) == 2
 
 
 def test_the_work_of_a_kernel_is_the_least_of_its_points():

@@ -16,22 +16,19 @@ from webtune.fingerprint.walk import Walk
 
 _MAKING = frozenset({"__init__", "__new__", "__post_init__"})
 """Methods that made an instance: its attributes say what they did."""
-_GENERATED = frozenset(
-    f"__{name}__"
-    for name in "delattr eq ge getnewargs getstate gt hash init le lt new replace repr setattr "
-    "setstate".split()
-)
+_GENERATED = frozenset({
+    "__delattr__", "__eq__", "__ge__", "__getnewargs__", "__getstate__", "__gt__", "__hash__",
+    "__init__", "__le__", "__lt__", "__new__", "__replace__", "__repr__", "__setattr__",
+    "__setstate__",
+})  # fmt: skip
 """Methods that a dataclass or a named tuple is given; its fields say all that they say."""
-_READING_ALL = (
-    "__dataclass_fields__",
-    *(
-        f"__{name}__"
-        for name in "add bool call contains float format get getattr getattribute getitem index "
-        "int iter len mul radd rmul str".split()
-    ),
-)
+_READING_ALL = frozenset({
+    "__add__", "__bool__", "__call__", "__contains__", "__dataclass_fields__", "__float__",
+    "__format__", "__get__", "__getattr__", "__getattribute__", "__getitem__", "__index__",
+    "__int__", "__iter__", "__len__", "__mul__", "__radd__", "__rmul__", "__str__",
+})  # fmt: skip
 """Members that code uses without naming them: a class that has one may read all its state."""
-_KERNEL = ("name", "source", "_constants", "_workgroups")
+_KERNEL = ("name", "source", "constants", "workgroups")
 """What a kernel that another one runs is made of."""
 _OF_THE_PROCESS = frozenset({"handle", "owner"})
 """Attributes of a buffer."""
@@ -66,9 +63,7 @@ def instance(walk: Walk, value: Any) -> str:
         return _library_instance(walk, value, state)
     if not state and isinstance(getattr_static(value, "__qualname__", None), str):
         return f"{kind.__name__} {value.__qualname__}"
-    whole = any(
-        name in vars(holder) for holder in _own_classes(walk, kind) for name in _READING_ALL
-    )
+    whole = any(not _READING_ALL.isdisjoint(vars(own)) for own in _own_classes(walk, kind))
     attributes = ", ".join(walk.attributes(state, whole=whole))
     members = "; ".join(_members(walk, kind, hidden=_MAKING.union(state)))
     return f"{kind.__name__}({attributes}; {members})"

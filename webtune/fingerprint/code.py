@@ -12,8 +12,9 @@ import dis
 import linecache
 import re
 import threading
+from collections import defaultdict
 from collections.abc import Callable, Iterator
-from functools import lru_cache
+from functools import lru_cache, partial
 from types import CodeType
 from typing import Any, NamedTuple, TypeVar
 
@@ -84,25 +85,17 @@ def _from_source(code: CodeType) -> str | None:
     text = "".join(linecache.getlines(code.co_filename))
     if not text or len(text) > _LONGEST:
         return None
-    tree, compiled = _parse(text)
-    if tree is None or code not in compiled:
+    functions, compiled = _parse(text)
+    if code not in compiled:
         return None
-    is_lambda = code.co_name == "<lambda>"
-    found: Any = None
-    for node in _nodes_at(tree, code.co_firstlineno):
-        if isinstance(node, ast.FunctionDef) and node.name == code.co_name:
-            if code.co_firstlineno in (_first_line(node), node.lineno):
-                found = node
-        elif isinstance(node, ast.Lambda) and is_lambda and _holds(node, code):
-            start = (node.body.lineno, node.body.col_offset)
-            if found is None or start >= (found.body.lineno, found.body.col_offset):
-                found = node
-    return None if found is None else _unparse(found)
+    found = functions.get((code.co_name, code.co_firstlineno), [])
+    if code.co_name == "<lambda>":
+        # Several may stand on one line; the innermost that holds the code is its own.
+        found = sorted(filter(partial(_holds, code), found), key=_start)
+    return _unparse(found[-1]) if found else None
 
 
-def _holds(node: ast.Lambda, code: CodeType) -> bool:
-    """Whether the code lies in the body of that lambda: several may stand on one line."""
-    start = (node.body.lineno, node.body.col_offset)
+def _holds(code: CodeType, node: ast.Lambda) -> bool:
     end = (node.body.end_lineno or 0, node.body.end_col_offset or 0)
     positions = [
         (line, column)
@@ -110,26 +103,11 @@ def _holds(node: ast.Lambda, code: CodeType) -> bool:
         if line is not None and column is not None
     ]
     # Column 0 is where code begins that no expression stands for.
-    return bool(positions) and all(start <= at <= end for at in positions if at[1] > 0)
+    return bool(positions) and all(_start(node) <= at <= end for at in positions if at[1] > 0)
 
 
-def _nodes_at(tree: ast.Module, line: int) -> Iterator[ast.AST]:
-    """Statements and expressions that cover a line, outer before inner. A walk over all of a
-    file takes as long as a frame in a page, for every function."""
-    level: list[Any] = [tree]
-    while level:
-        yield from level
-        level = [
-            child
-            for node in level
-            for child in ast.iter_child_nodes(node)
-            if not hasattr(child, "lineno") or _first_line(child) <= line <= child.end_lineno
-        ]
-
-
-def _first_line(node: Any) -> int:
-    lines = [decorator.lineno for decorator in getattr(node, "decorator_list", ())]
-    return int(min([node.lineno, *lines]))
+def _start(node: ast.Lambda) -> tuple[int, int]:
+    return node.body.lineno, node.body.col_offset
 
 
 def _unparse(node: ast.AST) -> str:
@@ -144,11 +122,20 @@ def _unparse(node: ast.AST) -> str:
 
 
 @lru_cache(maxsize=64)
-def _parse(text: str) -> tuple[ast.Module | None, frozenset[CodeType]]:
-    """A file's tree, and all code that compiling it gives."""
+def _parse(text: str) -> tuple[dict[tuple[str, int], list[Any]], frozenset[CodeType]]:
+    """A file's functions by name and first line, and all code that compiling it gives."""
     tree = _locked(lambda: ast.parse(text))
     whole = _locked(lambda: compile(tree, "", "exec", dont_inherit=True)) if tree else None
-    return tree, frozenset(_with_inner(whole) if whole is not None else ())
+    if tree is None or whole is None:
+        return {}, frozenset()
+    functions: dict[tuple[str, int], list[Any]] = defaultdict(list)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef):
+            first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+            functions[node.name, first].append(node)
+        elif isinstance(node, ast.Lambda):
+            functions["<lambda>", node.lineno].append(node)
+    return dict(functions), frozenset(_with_inner(whole))
 
 
 def _locked(make: Callable[[], T]) -> T | None:

@@ -4,25 +4,25 @@ Theory of operation. A stored pick is good for as long as its candidates do the 
 that is a function that means: its code, and all that the code reads from outside itself, however
 deep. `content_of` writes this down as one text; equal texts are equal candidates.
 
-- A function counts by its source text (`code.py`) without its docstring and decorators, or by its
-  bytecode where the source cannot be read. Then follow the globals that it names, the cells of its
+- A function counts by its source text without docstring and decorators, or by its bytecode where
+  the source cannot be read (`code.py`). Then follow the globals that it names, the cells of its
   closure, its defaults, and the text of modules that it imports when it runs (`functions.py`).
 - A value counts by its content: numbers, text, containers, arrays (`values.py`).
 - Of an object, a class or a module only those attributes count that some code met here names
   (`Walk.named`): an application's object holds much that has nothing to do with a kernel. Special
-  methods count always, as code calls them without naming them. An object counts whole where code may
-  read any attribute: it uses `getattr` or `vars`, or the class has a method such as `__getitem__`
-  (`classes.py`).
+  methods count always, as code calls them without naming them. An object counts whole where the
+  code may read any attribute: it uses `getattr` or `vars`, or the object's class has a method such
+  as `__getitem__` (`classes.py`).
 - The standard library, numpy, wgpu and webtune itself count by the names used of them
-  (`packages.py`), as do objects that stand for the process (a lock, the environment).
+  (`packages.py`), as do objects that stand for the process: a lock, the environment.
 - A helper that is met late may name an attribute of an object that was met early. So the walk is
   repeated with the names that it found, until it finds no more.
 - Every object is described once; met again, it is a number, and a container inside itself is "…".
   Past `MOST_DEPTH` and `MOST_PARTS` (`walk.py`) only the type counts.
 
-No path and no address gets in, so the text is the same after the function is moved, in another
-process and under another version of Python (the last with its source only). It cannot see what a file,
-a device or a clock says when the code runs, nor attributes whose names are made while it runs.
+No path and no address gets in, so the text is the same after the function is moved and in another
+process; under another version of Python too, where the source can be read. What a file, a device
+or a clock says when the code runs cannot be seen, nor attributes whose names are made as it runs.
 """
 
 from __future__ import annotations
@@ -97,7 +97,9 @@ def _describe(walk: Walk, value: Any) -> str:
     for types, describe in _DESCRIBED:
         if isinstance(value, types):
             kind = type(value)
-            if issubclass(kind, _BASES) and not (kind in _BASES or walk.is_library(kind.__module__)):
+            if issubclass(kind, _BASES) and not (
+                kind in _BASES or walk.is_library(kind.__module__)
+            ):
                 return f"{describe(walk, value)} of {walk.text(kind)}"
             return describe(walk, value)
     if isinstance(value, Mapping) and not is_process_state(value):

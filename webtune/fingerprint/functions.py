@@ -14,10 +14,10 @@ from webtune.fingerprint.packages import type_name
 from webtune.fingerprint.values import digest_of
 from webtune.fingerprint.walk import REFLECTING, Walk
 
-_OF_THE_FILE = frozenset(
-    f"__{name}__"
-    for name in "builtins cached doc file loader name package path spec".split()
-)
+_OF_THE_FILE = frozenset({
+    "__builtins__", "__cached__", "__doc__", "__file__", "__loader__", "__name__", "__package__",
+    "__path__", "__spec__",
+})  # fmt: skip
 """Globals that say where a module lies."""
 
 

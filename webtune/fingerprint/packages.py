@@ -11,10 +11,10 @@ __all__ = ["is_library", "is_process_state", "package_of", "type_name"]
 _LIBRARIES = frozenset({"js", "numpy", "pyodide", "pyodide_js", "webtune", "wgpu"})
 """Libraries beside the standard one: their code is of a version, and not the kernel's."""
 
-_PROCESS_STATE = frozenset(
-    "argparse asyncio concurrent contextvars logging multiprocessing os queue random selectors "
-    "socket subprocess tempfile threading unittest weakref".split()
-)
+_PROCESS_STATE = frozenset({
+    "argparse", "asyncio", "concurrent", "contextvars", "logging", "multiprocessing", "os", "queue",
+    "random", "selectors", "socket", "subprocess", "tempfile", "threading", "unittest", "weakref",
+})  # fmt: skip
 """Packages of the standard library whose objects are a state of the process and no value."""
 
 

@@ -34,7 +34,7 @@ def digest_of(raw: bytes) -> str:
 
 def plain(walk: Walk, value: Any) -> str:
     """A number or a text, also one of a class derived from these."""
-    base = next((base for base in SCALARS if isinstance(value, base)), type(value))
+    base: Any = next((base for base in SCALARS if isinstance(value, base)), type(value))
     return shortened(base.__repr__(value))
 
 

@@ -10,6 +10,7 @@ import math
 import struct
 from array import array
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
@@ -18,28 +19,32 @@ from webtune.errors import ArgumentError
 if TYPE_CHECKING:
     from webtune.gpu.base import Handle
 
-__all__ = ["Argument", "Buffer", "HostArray", "as_host_array", "dtype_bytes", "host_view"]
+__all__ = [
+    "Argument",
+    "Buffer",
+    "HostArray",
+    "as_host_array",
+    "dtype_bytes",
+    "host_view",
+]
 
-_BYTES = {
-    "f16": 2, "f32": 4, "f64": 8, "i8": 1, "i16": 2, "i32": 4, "i64": 8,
-    "u8": 1, "u16": 2, "u32": 4, "u64": 8, "bool": 1,
-}  # fmt: skip
 _FORMATS = {
     "f16": "e", "f32": "f", "f64": "d", "i8": "b", "i16": "h", "i32": "i", "i64": "q",
     "u8": "B", "u16": "H", "u32": "I", "u64": "Q", "bool": "?",
 }  # fmt: skip
+"""The dtypes, with their formats in `struct` and `memoryview`."""
 _KINDS = dict.fromkeys("efd", "f") | dict.fromkeys("bhilqn", "i") | dict.fromkeys("BHILQNc", "u")
 
 _LONG_BYTES = 256
+_MOST_SIZES_BYTES = 64
 
 
 def dtype_bytes(dtype: str) -> int:
-    """The size of one element in bytes."""
-    try:
-        return _BYTES[dtype]
-    except KeyError:
-        known = ", ".join(_BYTES)
-        raise ArgumentError(f"dtype {dtype!r} is not known; use one of {known}") from None
+    """The size of one element in bytes. `ArgumentError` for a dtype that there is not."""
+    if dtype not in _FORMATS:
+        dtypes = ", ".join(_FORMATS)
+        raise ArgumentError(f"dtype {dtype!r} is not known; use one of {dtypes}")
+    return struct.calcsize(_FORMATS[dtype])
 
 
 def _dtype_of(view: memoryview) -> str:
@@ -58,30 +63,20 @@ def _dtype_of(view: memoryview) -> str:
 class HostArray:
     """Host data as an argument: `dtype`, `shape`, `size` (elements), `nbytes`, and indexing."""
 
-    __slots__ = ("_form", "data", "dtype", "nbytes", "shape", "size")
-
     def __init__(self, view: memoryview) -> None:
         self.dtype = _dtype_of(view)
         self.shape: tuple[int, ...] = tuple(view.shape or ())
         self.nbytes = view.nbytes
         self.size = math.prod(self.shape)
         self.data = view.cast("B") if view.c_contiguous else memoryview(view.tobytes())
-        self._form: tuple[Any, ...] | None = None
 
-    @property
-    def itemsize(self) -> int:
-        """Bytes of one element."""
-        return dtype_bytes(self.dtype)
-
-    @property
+    @cached_property
     def form(self) -> tuple[Any, ...]:
         """What tells this argument's problem from another's, to look up by: of long data a digest,
         since what is looked up by is kept."""
-        if self._form is None:
-            long = self.nbytes > _LONG_BYTES
-            content = blake2b(self.data, digest_size=16).digest() if long else bytes(self.data)
-            self._form = (self.dtype, self.shape, content)
-        return self._form
+        long = self.nbytes > _LONG_BYTES
+        content = blake2b(self.data, digest_size=16).digest() if long else bytes(self.data)
+        return (self.dtype, self.shape, content)
 
     def __getitem__(self, index: int) -> int | float | bool:
         value: int | float | bool = _cast(self.data, self.dtype)[index]
@@ -98,10 +93,10 @@ class HostArray:
 
 
 class Buffer:
-    """A buffer on a device. `shape` in elements of `dtype`; `handle` is the device's own object.
+    """A buffer on a device: `dtype`, `shape` and `size` in elements, `nbytes`.
 
     Buffers come from `Tuner.upload`, `Tuner.empty` or `Tuner.wrap`; `destroy` frees one that
-    webtune made.
+    webtune made. `handle` is the device's own object, None after that.
     """
 
     __slots__ = ("_free", "dtype", "form", "handle", "nbytes", "owner", "shape", "size")
@@ -124,11 +119,6 @@ class Buffer:
         self.form: tuple[Any, ...] = (dtype, self.shape)
         """What tells this argument's problem from another's, to look up by."""
 
-    @property
-    def itemsize(self) -> int:
-        """Bytes of one element."""
-        return dtype_bytes(self.dtype)
-
     def destroy(self) -> None:
         """Free the device's memory, if webtune made it. Using the buffer afterwards is an error."""
         free, self._free = self._free, None
@@ -142,8 +132,18 @@ class Buffer:
 Argument = Buffer | HostArray
 
 
+def describe(argument: Argument) -> list[Any]:
+    """The part of a key that an argument is by default: its dtype and shape, and the values of a
+    small integer array, since sizes make another problem; numbers with a fraction are data."""
+    described: list[Any] = [argument.dtype, list(argument.shape)]
+    if isinstance(argument, HostArray) and argument.dtype[0] in "iu":
+        described += [list(argument)] if argument.nbytes <= _MOST_SIZES_BYTES else []
+    return described
+
+
 def as_host_array(data: Any) -> HostArray | None:
-    """`data` as a host array, or None where it has no buffer protocol."""
+    """`data` as a host array, or None where it has no buffer protocol. `ArgumentError` for elements
+    that no argument has."""
     try:
         view = memoryview(data)
     except TypeError:
@@ -160,9 +160,7 @@ def host_view(raw: memoryview, dtype: str, shape: Sequence[int]) -> Any:
     shape = tuple(shape)
     numpy = _numpy()
     if numpy is not None:
-        kind = {"f": "f", "i": "i", "u": "u", "b": "?"}[dtype[0]]
-        name = "?" if dtype == "bool" else f"{kind}{dtype_bytes(dtype)}"
-        return numpy.frombuffer(raw, dtype=name).reshape(shape).copy()
+        return numpy.frombuffer(raw, dtype=_FORMATS[dtype]).reshape(shape).copy()
     flat = raw.cast("B") if raw.format != "B" else raw
     flat = memoryview(bytearray(flat)) if flat.readonly else flat
     return _cast(flat, dtype, shape)
