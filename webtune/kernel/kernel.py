@@ -12,8 +12,7 @@ from webtune.errors import ArgumentError, KernelError
 from webtune.fingerprint.content import content_of
 from webtune.fingerprint.digests import candidate_id, digest
 from webtune.gpu.base import Device
-from webtune.kernel.arguments import Argument, Buffer
-from webtune.kernel.binding import check_argument
+from webtune.kernel.arguments import Argument, Buffer, check_argument
 from webtune.kernel.candidates import (
     Candidate,
     Group,

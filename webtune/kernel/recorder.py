@@ -12,8 +12,7 @@ from typing import Any
 
 from webtune.errors import ArgumentError, KernelError, Reject
 from webtune.gpu.base import Binding, Dispatch
-from webtune.kernel.arguments import Buffer, HostArray, as_host_array
-from webtune.kernel.binding import check_argument
+from webtune.kernel.arguments import Buffer, HostArray, as_host_array, check_argument
 from webtune.kernel.wgsl import BindingDecl, Interface, interface, workgroup_size
 
 __all__ = ["Constant", "Recorder", "check_entry", "check_required"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from inspect import Parameter
 
 from webtune.errors import KernelError
@@ -40,16 +40,17 @@ def arguments_of(
 
 
 def check_names(
-    name: str, option: str, names: Iterable[str], arguments: Sequence[str], found: str
+    name: str, options: Mapping[str, Sequence[str]], arguments: Sequence[str], found: str
 ) -> None:
     """Raise `KernelError` where an option of the set `name` names something that is no argument.
     `found` says how the arguments were found, "" where the set was told them."""
-    unknown = [item for item in names if item not in arguments]
-    if unknown:
-        raise KernelError(
-            f"{name}: {option}= names {', '.join(unknown)}; the arguments are "
-            f"{', '.join(arguments) or 'none'}" + (f" ({found})" if found else "")
-        )
+    for option, names in options.items():
+        unknown = [item for item in names if item not in arguments]
+        if unknown:
+            raise KernelError(
+                f"{name}: {option}= names {', '.join(unknown)}; the arguments are "
+                f"{', '.join(arguments) or 'none'}" + (f" ({found})" if found else "")
+            )
 
 
 def renamed(

@@ -15,8 +15,7 @@ from webtune.fingerprint.classes import state_of
 from webtune.fingerprint.content import content_of
 from webtune.fingerprint.digests import candidate_id, digest
 from webtune.gpu.base import Device
-from webtune.kernel.arguments import Argument, Buffer, describe
-from webtune.kernel.binding import bind_argument
+from webtune.kernel.arguments import Argument, Buffer, bind_argument, describe
 from webtune.kernel.candidates import (
     Candidate,
     Enumeration,
@@ -101,7 +100,8 @@ class TunableSet:
         self.inputs = options.get("inputs")
         self.evict = options.get("evict")
         self.short_circuit = options.get("short_circuit", True)
-        if self.check is not None and not _is_check(self.check):
+        is_check = hasattr(self.check, "prepare") and not isinstance(self.check, type)
+        if self.check is not None and not is_check:
             raise KernelError(
                 f"{name}: check= takes a check such as wt.AllClose(reference=function), "
                 f"not {self.check!r}"
@@ -142,17 +142,12 @@ class TunableSet:
 
             def build() -> Iterator[Candidate]:
                 content = content_of(function)  # late: what it names may be defined below it
+                made_of: Any = {"wgsl": [content], "entries": [], "extra": repeat}
                 for point in points:
-                    values = dict(point)
-                    yield Candidate(
-                        name if params is None else f"{name}({point})",
-                        point,
-                        candidate_id(name, wgsl=[content], params=values, entries=[], extra=repeat),
-                        _recording(function, *([] if params is None else [point])),
-                        attached,
-                        features,
-                        repeat,
-                    )
+                    made = candidate_id(name, params=dict(point), **made_of)
+                    label = name if params is None else f"{name}({point})"
+                    record = _recording(function, *([] if params is None else [point]))
+                    yield Candidate(label, point, made, record, attached, features, repeat)
 
             self._append(build)
             return function
@@ -212,8 +207,8 @@ class TunableSet:
 
     def _check_names(self) -> None:
         if self.arguments is not None:
-            for option, names in (("restore", self.restore), ("outputs", self.outputs or ())):
-                check_names(self.name, option, names, self.arguments, self._found)
+            options = {"restore": self.restore, "outputs": self.outputs or ()}
+            check_names(self.name, options, self.arguments, self._found)
 
     # -- candidates -------------------------------------------------------------------------
 
@@ -330,7 +325,3 @@ def _recording(
         function(recorder, *leading, *args)
 
     return record
-
-
-def _is_check(value: Any) -> bool:
-    return hasattr(value, "prepare") and not isinstance(value, type)
