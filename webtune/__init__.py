@@ -25,10 +25,11 @@ from webtune.errors import (
 from webtune.hosts.auto import open_tuner, open_tuner_async
 from webtune.kernel.anchor import anchor
 from webtune.kernel.arguments import Buffer
-from webtune.kernel.candidates import Group, TunableSet
+from webtune.kernel.candidates import Group
 from webtune.kernel.kernel import Kernel
 from webtune.kernel.recorder import Recorder
 from webtune.kernel.space import Params, Space, ceil_div, grid
+from webtune.kernel.tunable_set import TunableSet
 from webtune.kernel.work import Work
 from webtune.measure.check import AllClose
 from webtune.report.report import TuneReport

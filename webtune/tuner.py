@@ -8,7 +8,7 @@ from typing import Any
 
 from webtune.config import Config
 from webtune.gpu.base import Device, Program
-from webtune.kernel.candidates import TunableSet
+from webtune.kernel.tunable_set import TunableSet
 from webtune.report.format import counted
 from webtune.report.report import TuneReport
 from webtune.store.base import Store

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import webtune as wt
-from webtune.kernel.recorder import _holds
+from webtune.kernel.recorder import _fits
 
 COPY = """
 override WG: u32;
@@ -103,7 +103,7 @@ def uniform_kernel(**changes):
 
 
 @pytest.mark.parametrize("dtype", [np.int64, np.uint64, np.float64, np.bool_])
-def test_data_that_no_wgsl_buffer_holds_is_told_also_where_a_struct_is_declared(tuner, dtype):
+def test_data_that_no_wgsl_buffer_fits_is_told_also_where_a_struct_is_declared(tuner, dtype):
     y = tuner.empty(2, "u32")
     with pytest.raises(wt.ArgumentError, match="which no WGSL buffer does; convert it"):
         tuner.run(uniform_kernel(), np.array([64, 128], dtype), y)
@@ -186,10 +186,10 @@ def test_a_priority_that_is_none_is_told_with_its_group(tuner, args, priority):
 
 @pytest.mark.parametrize(("kind", "most"), [("f32", 3.5e38), ("f16", 65505.0)])
 def test_a_parameter_beyond_the_floats_of_its_override_is_told(kind, most):
-    assert not _holds(kind, most)
-    assert not _holds(kind, -most)
-    assert _holds(kind, most / 2)
-    assert _holds("", most)  # of an override without a type the device decides
+    assert not _fits(kind, most)
+    assert not _fits(kind, -most)
+    assert _fits(kind, most / 2)
+    assert _fits("", most)  # of an override without a type the device decides
 
 
 def test_a_pass_that_has_ended_or_draws_is_told_and_costs_no_candidate_its_place(tuner, args):

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from webtune.errors import ArgumentError
-from webtune.kernel.candidates import TunableSet
 from webtune.kernel.space import ceil_div
+from webtune.kernel.tunable_set import TunableSet
 from webtune.kernel.work import Work
 from webtune.measure.check import AllClose
 

@@ -19,9 +19,9 @@ from webtune.bundled.base import (
 )
 from webtune.bundled.matmul_wgsl import NAIVE, TILED, blocked, vec4_direct, vec4_tiled
 from webtune.errors import ArgumentError, Reject
-from webtune.kernel.candidates import TunableSet
 from webtune.kernel.kernel import Kernel
 from webtune.kernel.space import Params, ceil_div, grid
+from webtune.kernel.tunable_set import TunableSet
 from webtune.kernel.work import Work
 
 

@@ -10,9 +10,9 @@ from typing import Any
 
 from webtune.bundled.base import Bundled, Size, extents, fold, host_f32, zeros_f32
 from webtune.errors import ArgumentError
-from webtune.kernel.candidates import TunableSet
 from webtune.kernel.recorder import Recorder
 from webtune.kernel.space import Params, ceil_div, grid
+from webtune.kernel.tunable_set import TunableSet
 from webtune.kernel.work import Work
 
 _HEAD = """

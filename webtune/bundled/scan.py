@@ -12,9 +12,9 @@ from typing import Any
 
 from webtune.bundled.base import Bundled, Size, extents, fold, host_u32, numpy, zeros_u32
 from webtune.errors import ArgumentError
-from webtune.kernel.candidates import TunableSet
 from webtune.kernel.recorder import Recorder
 from webtune.kernel.space import Params, ceil_div, grid
+from webtune.kernel.tunable_set import TunableSet
 from webtune.kernel.work import Work
 
 _HEAD = """

@@ -20,9 +20,9 @@ from webtune.bundled.base import (
     zeros_f32,
 )
 from webtune.errors import ArgumentError, Reject
-from webtune.kernel.candidates import TunableSet
 from webtune.kernel.kernel import Kernel
 from webtune.kernel.space import Params, ceil_div, grid
+from webtune.kernel.tunable_set import TunableSet
 from webtune.kernel.work import Work
 
 _HEAD = """

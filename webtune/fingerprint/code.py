@@ -12,12 +12,13 @@ import dis
 import linecache
 import re
 import threading
+from collections import defaultdict
 from collections.abc import Callable, Iterator
-from functools import lru_cache
+from functools import lru_cache, partial
 from types import CodeType
 from typing import Any, NamedTuple, TypeVar
 
-__all__ = ["Names", "code_text", "names_of", "nested"]
+__all__ = ["Names", "code_text", "names_of"]
 
 _PARSING = threading.Lock()
 _TRIES = 5
@@ -31,8 +32,8 @@ T = TypeVar("T")
 
 
 class Names(NamedTuple):
-    """The globals that code reads, sorted; attributes; and the modules that it imports when it
-    runs, sorted, relative ones with their dots."""
+    """What code names: the globals that it reads, sorted; attributes; and the modules that it
+    imports when it runs, sorted, relative ones with their dots."""
 
     reads: tuple[str, ...]
     attributes: frozenset[str]
@@ -41,19 +42,20 @@ class Names(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def code_text(code: CodeType) -> str:
-    """What the code does. Never raises."""
+    """What the code does: its source without docstring and decorators, or its bytecode. Never
+    raises."""
     return _from_source(code) or _from_bytecode(code)
 
 
 @lru_cache(maxsize=4096)
 def names_of(code: CodeType) -> Names:
-    """What code names, and code inside it."""
+    """What the code names, and the code of functions inside it."""
     reads: set[str] = set()
     attributes: set[str] = set()
     imports: set[str] = set()
-    for each in nested(code):
+    for part in _with_inner(code):
         before: list[Any] = [None, None]
-        for step in dis.get_instructions(each):
+        for step in dis.get_instructions(part):
             if step.opname in ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"):
                 reads.add(str(step.argval))
             elif step.opname in ("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR"):
@@ -63,17 +65,16 @@ def names_of(code: CodeType) -> Names:
                 imports.add("." * (level if isinstance(level, int) else 0) + str(step.argval))
             before = [before[-1], step.argval]
         if "format" in attributes:
-            texts = [value for value in each.co_consts if isinstance(value, str)]
-            attributes.update(*(_FORMATTED.findall(text) for text in texts))
+            texts = [value for value in part.co_consts if isinstance(value, str)]
+            attributes.update(*map(_FORMATTED.findall, texts))
     return Names(tuple(sorted(reads)), frozenset(attributes), tuple(sorted(imports)))
 
 
-def nested(code: CodeType) -> Iterator[CodeType]:
-    """The code and all code inside it."""
+def _with_inner(code: CodeType) -> Iterator[CodeType]:
     yield code
     for value in code.co_consts:
         if isinstance(value, CodeType):
-            yield from nested(value)
+            yield from _with_inner(value)
 
 
 # -- from source ---------------------------------------------------------------------------------
@@ -84,66 +85,57 @@ def _from_source(code: CodeType) -> str | None:
     text = "".join(linecache.getlines(code.co_filename))
     if not text or len(text) > _LONGEST:
         return None
-    tree, compiled = _parse(text)
-    if tree is None or code not in compiled:
+    functions, compiled = _parse(text)
+    if code not in compiled:
         return None
-    columns = [
+    found = functions.get((code.co_name, code.co_firstlineno), [])
+    if code.co_name == "<lambda>":
+        # Several may stand on one line; the innermost that holds the code is its own.
+        found = sorted(filter(partial(_holds, code), found), key=_start)
+    return _unparse(found[-1]) if found else None
+
+
+def _holds(code: CodeType, node: ast.Lambda) -> bool:
+    end = (node.body.end_lineno or 0, node.body.end_col_offset or 0)
+    positions = [
         (line, column)
         for line, _, column, _ in code.co_positions()
         if line is not None and column is not None
     ]
-    best: ast.AST | None = None
-    for node in _nodes_at(tree, code.co_firstlineno):
-        if isinstance(node, ast.FunctionDef) and node.name == code.co_name:
-            first = min([node.lineno, *(d.lineno for d in node.decorator_list)])
-            if code.co_firstlineno in (first, node.lineno):
-                best = node
-        elif isinstance(node, ast.Lambda) and code.co_name == "<lambda>":
-            start = (node.body.lineno, node.body.col_offset)
-            end = (node.body.end_lineno or 0, node.body.end_col_offset or 0)
-            if columns and all(start <= place <= end for place in columns if place[1] > 0):
-                inner = best is None or start >= (best.body.lineno, best.body.col_offset)  # type: ignore[attr-defined]
-                best = node if inner else best
-    return None if best is None else _unparse(best)
+    # Column 0 is where code begins that no expression stands for.
+    return bool(positions) and all(_start(node) <= at <= end for at in positions if at[1] > 0)
 
 
-def _nodes_at(tree: ast.Module, line: int) -> Iterator[ast.AST]:
-    """Statements and expressions that cover a line, outer before inner. A walk over all of a
-    file takes as long as a frame in a page, for every function."""
-    level: list[ast.AST] = [tree]
-    while level:
-        yield from level
-        level = [
-            child
-            for node in level
-            for child in ast.iter_child_nodes(node)
-            if not hasattr(child, "lineno") or _covers(child, line)
-        ]
-
-
-def _covers(node: Any, line: int) -> bool:
-    decorators = getattr(node, "decorator_list", ())
-    first = min([node.lineno, *(each.lineno for each in decorators)])
-    return bool(first <= line <= node.end_lineno)
+def _start(node: ast.Lambda) -> tuple[int, int]:
+    return node.body.lineno, node.body.col_offset
 
 
 def _unparse(node: ast.AST) -> str:
     if isinstance(node, ast.FunctionDef):
-        bare = ast.FunctionDef(**{f: getattr(node, f) for f in node._fields})
-        bare.decorator_list = []
-        if ast.get_docstring(bare) is not None and len(bare.body) > 1:
-            bare.body = bare.body[1:]
-        ast.copy_location(bare, node)
-        return ast.unparse(bare)
+        whole = node
+        node = ast.FunctionDef(**{field: getattr(whole, field) for field in whole._fields})
+        node.decorator_list = []
+        if ast.get_docstring(node) is not None and len(node.body) > 1:
+            node.body = node.body[1:]
+        ast.copy_location(node, whole)
     return ast.unparse(node)
 
 
 @lru_cache(maxsize=64)
-def _parse(text: str) -> tuple[ast.Module | None, frozenset[CodeType]]:
-    """A file's tree, and all code that compiling it gives."""
+def _parse(text: str) -> tuple[dict[tuple[str, int], list[Any]], frozenset[CodeType]]:
+    """A file's functions by name and first line, and all code that compiling it gives."""
     tree = _locked(lambda: ast.parse(text))
     whole = _locked(lambda: compile(tree, "", "exec", dont_inherit=True)) if tree else None
-    return tree, frozenset(nested(whole) if whole is not None else ())
+    if tree is None or whole is None:
+        return {}, frozenset()
+    functions: dict[tuple[str, int], list[Any]] = defaultdict(list)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef):
+            first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+            functions[node.name, first].append(node)
+        elif isinstance(node, ast.Lambda):
+            functions["<lambda>", node.lineno].append(node)
+    return dict(functions), frozenset(_with_inner(whole))
 
 
 def _locked(make: Callable[[], T]) -> T | None:

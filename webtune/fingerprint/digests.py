@@ -30,7 +30,7 @@ def canonical(key: Any) -> str:
 
     Tuples and lists are the same thing, dicts are sorted, numpy's scalars are numbers, a subclass
     of str (an enum) is its text. 1, 1.0 and true are three different keys. The text is ASCII.
-    Raises `KeyUnserialisable`, with the place in the key and what to use instead.
+    Raises `KeyUnserialisable`, with the path inside the key and what to use instead.
     """
     plain = _plain(key, "key", 0)
     try:
@@ -67,55 +67,48 @@ def set_fingerprint(name: str, candidates: Iterable[str]) -> str:
     return digest([MEASUREMENT_SCHEMA, name, sorted(candidates)])
 
 
-def _plain(value: Any, place: str, depth: int) -> Any:
+def _plain(value: Any, path: str, depth: int) -> Any:
     if depth > DEEPEST:
-        raise KeyUnserialisable(f"{place[:60]}… is nested too deeply, or holds itself; {ADVICE}")
+        raise KeyUnserialisable(f"{path[:60]}… is nested too deeply, or holds itself; {ADVICE}")
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, str):
         return str.__str__(value)
     if isinstance(value, numbers.Integral):
         return int(value)
-    if isinstance(value, numbers.Real):
-        return _finite(float(value), place)
+    if isinstance(value, numbers.Real) and math.isfinite(value):
+        return float(value)
     if isinstance(value, Mapping):
         return {
-            _name(name, place): _plain(part, f"{place}[{name!r}]", depth + 1)
+            _name(name, path): _plain(part, f"{path}[{name!r}]", depth + 1)
             for name, part in value.items()
         }
     if isinstance(value, list | tuple):
-        return [_plain(part, f"{place}[{n}]", depth + 1) for n, part in enumerate(value)]
-    return _single(value, place)
-
-
-def _single(value: Any, place: str) -> Any:
+        return [_plain(part, f"{path}[{index}]", depth + 1) for index, part in enumerate(value)]
     # numpy's booleans are no `bool`; asked by name, since numpy is not to be imported for it.
     if type(value).__module__ == "numpy" and type(value).__name__ in ("bool", "bool_"):
         return bool(value)
-    raise KeyUnserialisable(f"{place} is of type {type(value).__name__}: {_remedy(value)}")
+    raise KeyUnserialisable(f"{path} is {_remedy(value)}")
 
 
-def _finite(value: float, place: str) -> float:
-    if not math.isfinite(value):
-        raise KeyUnserialisable(f"{place} is {value}, which JSON cannot hold; use None or a word")
-    return value
-
-
-def _name(name: Any, place: str) -> str:
+def _name(name: Any, path: str) -> str:
     if not isinstance(name, str):
         raise KeyUnserialisable(
-            f"{place} is a dict with the key {name!r}; use str keys, or a tuple of pairs"
+            f"{path} is a dict with the key {name!r}; use str keys, or a tuple of pairs"
         )
     return str.__str__(name)
 
 
 def _remedy(value: Any) -> str:
+    if isinstance(value, numbers.Real):
+        return f"{float(value)}, which JSON cannot hold; use None or a word"
+    remedy = ADVICE
     if isinstance(value, set | frozenset):
-        return "it has no order; use tuple(sorted(...))"
-    if isinstance(value, bytes | bytearray | memoryview):
-        return "use its .hex() or a digest of it"
-    if hasattr(value, "__dataclass_fields__"):
-        return "use dataclasses.astuple(...) of it"
-    if hasattr(value, "shape"):
-        return "a key tells problems apart by shape and dtype, so use tuple(x.shape), str(x.dtype)"
-    return ADVICE
+        remedy = "it has no order; use tuple(sorted(...))"
+    elif isinstance(value, bytes | bytearray | memoryview):
+        remedy = "use its .hex() or a digest of it"
+    elif hasattr(value, "__dataclass_fields__"):
+        remedy = "use dataclasses.astuple(...) of it"
+    elif hasattr(value, "shape"):
+        remedy = "a key tells problems apart by shape and dtype: use tuple(x.shape), str(x.dtype)"
+    return f"of type {type(value).__name__}: {remedy}"

@@ -4,61 +4,45 @@ from __future__ import annotations
 
 import os
 import sys
-from functools import lru_cache
+from functools import cache
 
-__all__ = ["is_acting", "is_foreign", "kind_of", "package_of"]
+__all__ = ["is_library", "is_process_state", "package_of", "type_name"]
 
-_BY_NAME = frozenset({"js", "numpy", "pyodide", "pyodide_js", "webtune", "wgpu"})
-"""Packages that are known by the names used of them, like the standard library: their code is of
-a version, and not the kernel's."""
-_ACTING = frozenset(
-    {
-        "argparse",
-        "asyncio",
-        "concurrent",
-        "contextvars",
-        "logging",
-        "multiprocessing",
-        "os",
-        "queue",
-        "random",
-        "selectors",
-        "socket",
-        "subprocess",
-        "tempfile",
-        "threading",
-        "unittest",
-        "weakref",
-    }
-)
-"""Of the standard library, what is a state of the process and no value."""
+_LIBRARIES = frozenset({"js", "numpy", "pyodide", "pyodide_js", "webtune", "wgpu"})
+"""Libraries beside the standard one: their code is of a version, and not the kernel's."""
+
+_PROCESS_STATE = frozenset({
+    "argparse", "asyncio", "concurrent", "contextvars", "logging", "multiprocessing", "os", "queue",
+    "random", "selectors", "socket", "subprocess", "tempfile", "threading", "unittest", "weakref",
+})  # fmt: skip
+"""Packages of the standard library whose objects are a state of the process and no value."""
 
 
 def package_of(module: object) -> str:
+    """The top-level package in a `__module__`; "" where that is no text."""
     return module.partition(".")[0] if isinstance(module, str) else ""
 
 
-@lru_cache(maxsize=1024)
-def is_foreign(package: str) -> bool:
-    """Whether a package is known by the names used of it."""
+@cache
+def is_library(package: str) -> bool:
+    """Whether a package is known by the names used of it, so that its code is not read."""
     if package not in sys.stdlib_module_names:
-        return package in _BY_NAME
+        return package in _LIBRARIES
     # A user's module may have a name of the standard library.
     file = getattr(sys.modules.get(package), "__file__", None)
     library = os.path.dirname(os.__file__)
     return file is None or (file.startswith(library) and "-packages" not in file[len(library) :])
 
 
-def is_acting(value: object) -> bool:
-    """Whether an object is the standard library's and stands for the process or a device."""
+def is_process_state(value: object) -> bool:
+    """Whether an object of the standard library stands for the process or a device of it."""
     package = package_of(type(value).__module__)
-    return package in _ACTING and is_foreign(package)
+    return package in _PROCESS_STATE and is_library(package)
 
 
-def kind_of(value: object) -> str:
-    """A type's name, without the module where it may be moved."""
+def type_name(value: object) -> str:
+    """The name of a value's type, without the module where the user may move it."""
     kind = type(value)
-    module = kind.__module__
-    if module == "builtins" or not is_foreign(package_of(module)):
+    if kind.__module__ == "builtins" or not is_library(package_of(kind.__module__)):
         return kind.__name__
-    return f"{module}.{kind.__qualname__}"
+    return f"{kind.__module__}.{kind.__qualname__}"

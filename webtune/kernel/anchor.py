@@ -75,10 +75,8 @@ def anchor(
         return x
     bucket = 0 if x == 0 else _power_from(x, Fraction(base) * FACTORS[chosen])
     if max is not None and bucket > max:
-        bucket = max
-    if min is not None and bucket < min:
-        bucket = min
-    return bucket
+        return max
+    return min if min is not None and bucket < min else bucket
 
 
 def _power_from(x: int, base: Fraction) -> int:
@@ -93,5 +91,4 @@ def _level(level: Level | str) -> Level:
     try:
         return Level(level)
     except ValueError as error:
-        known = ", ".join(Level)
-        raise UsageError(f"anchor: no level {level!r}; there are {known}") from error
+        raise UsageError(f"anchor: no level {level!r}; there are {', '.join(Level)}") from error

@@ -6,46 +6,63 @@ The source is read when the kernel is made, so a mistake shows where it was writ
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Unpack, cast
 
 from webtune.errors import ArgumentError, KernelError
-from webtune.fingerprint.content import material
+from webtune.fingerprint.content import content_of
 from webtune.fingerprint.digests import candidate_id, digest
 from webtune.gpu.base import Device
-from webtune.kernel.arguments import Argument, Buffer
+from webtune.kernel.arguments import Argument, Buffer, check_argument
 from webtune.kernel.candidates import (
     Candidate,
     Group,
     Priority,
-    TunableSet,
-    attached_groups,
-    called,
+    Record,
     feature_names,
+    memberships,
 )
-from webtune.kernel.recorder import Recorder, check_argument
+from webtune.kernel.options import call_option, check_options
+from webtune.kernel.recorder import Constant, Recorder, check_entry, check_required
 from webtune.kernel.space import Params, Space, grid
+from webtune.kernel.tunable_set import SetOptions, TunableSet
 from webtune.kernel.wgsl import Interface, interface
-from webtune.kernel.work import Work
+from webtune.kernel.work import Work, checked_work
 
-__all__ = ["Kernel"]
+__all__ = ["Kernel", "KernelOptions"]
+
+Workgroups = Callable[..., int | Sequence[int]] | int | Sequence[int]
+
+
+class KernelOptions(SetOptions, total=False):
+    """What a kernel takes by keyword; `Kernel` describes it."""
+
+    entry: str
+    constants: Callable[..., Mapping[str, Constant]] | None
+    launch_params: Sequence[str]
+    requires: Iterable[str] | Callable[[Params], Iterable[str]]
+    groups: Mapping[Group, Priority] | None
+    repeat: bool
 
 
 class Kernel(TunableSet):
-    """WGSL and its parameters.
+    """WGSL and its parameters: one candidate for every point of a space.
 
     - `source`: WGSL, or a function of the parameters that gives it (for what override constants
       cannot express: types, unrolling, `enable`).
+    - `workgroups(params, *args)`: one to three counts, or a function that gives them.
     - `params`: a space from `grid`. Each parameter is an override constant of the same name;
       those that only `workgroups` or a source function reads are named in `launch_params`.
-    - `workgroups(params, *args)`: one to three counts. `constants(params, *args)`: further override
-      constants, for what the arguments decide.
-    - `entry`: the compute entry point. `requires`: features, or a function of the parameters.
+    - `constants(params, *args)`: further override constants, for what the arguments decide.
+    - `entry`: the compute entry point ("main").
+    - `requires`: names of device features, or a function of the parameters that gives them.
+    - `groups`: the groups of all its candidates, with their priority inside each.
     - `repeat=False`: a sample must not run the kernel more than once in a row.
     - `work(params, *args)`: a `Work`. It is asked for every point of the space, and the least of
       the answers counts, as what any candidate must do; None for a point is not known.
-    The rest is `TunableSet`'s, whose functions (`key`, `inputs`, `evict`, the check's reference)
-    get the arguments without parameters. Raises `KernelError` or `SpaceError` at once for what
-    does not fit.
+
+    `restore`, `key`, `check`, `inputs`, `evict` and `short_circuit` are those of `TunableSet`;
+    their functions get the arguments without parameters. Raises `KernelError` or `SpaceError` at
+    once for what does not fit.
     """
 
     def __init__(
@@ -53,51 +70,34 @@ class Kernel(TunableSet):
         name: str,
         *,
         source: str | Callable[[Params], str],
-        workgroups: Callable[..., int | Sequence[int]] | int | Sequence[int],
+        workgroups: Workgroups,
         params: Space | None = None,
-        entry: str = "main",
-        constants: Callable[..., Mapping[str, float | int | bool]] | None = None,
-        launch_params: Sequence[str] = (),
-        requires: Iterable[str] | Callable[[Params], Iterable[str]] = (),
-        groups: Mapping[Group, Priority] | None = None,
-        repeat: bool = True,
-        restore: Sequence[str] = (),
-        key: Callable[..., Any] | None = None,
-        check: Any = None,
-        work: Callable[..., Work | None] | None = None,
-        inputs: Callable[..., Sequence[Any]] | None = None,
-        evict: Callable[..., None] | None = None,
-        short_circuit: bool = True,
+        **options: Unpack[KernelOptions],
     ) -> None:
+        own = ("source", "workgroups", "params")
+        check_options(name, options, {*own, *KernelOptions.__optional_keys__})
         self.name = name  # errors below begin with it
         self.params = params if params is not None else grid()
         if not isinstance(self.params, Space):
             raise KernelError(f"{name}: params= takes wt.grid(…), not {type(params).__name__}")
-        first = next(iter(self.params), None)
-        if first is None:
-            raise KernelError(f"{name}: the parameter space is empty")
         self.source = source
-        self.entry = entry
-        self._workgroups = workgroups
-        self._constants = constants
-        self._launch_params = frozenset(launch_params)
-        self._requires = requires
-        self._repeat = repeat
-        self._groups = attached_groups(name, groups)
-        shader = interface(self._text(first))
-        self._check_shader(name, shader)
+        self.workgroups = workgroups
+        self.entry = options.get("entry", "main")
+        self.constants = options.get("constants")
+        self.launch_params = frozenset(options.get("launch_params", ()))
+        self.repeat = options.get("repeat", True)
+        self._requires = options.get("requires", ())
+        self._groups = memberships(name, options.get("groups"))
+        shader = self._read()
         self._bindings = shader.bindings
+        self._raw_dtypes = [binding.element or "u32" for binding in shader.bindings]
+        of_sets = SetOptions.__optional_keys__
+        shared = {option: value for option, value in options.items() if option in of_sets}
         super().__init__(
             name,
             arguments=[binding.name for binding in shader.bindings],
             outputs=[binding.name for binding in shader.bindings if binding.written],
-            restore=restore,
-            key=key,
-            check=check,
-            work=work,
-            inputs=inputs,
-            evict=evict,
-            short_circuit=short_circuit,
+            **cast(SetOptions, shared),
         )
         unwritten = [item for item in self.restore if item not in (self.outputs or ())]
         if unwritten:
@@ -106,60 +106,53 @@ class Kernel(TunableSet):
             )
         self._append(self._build)
 
-    def _text(self, params: Params) -> str:
-        given: Any = self.source
-        if callable(given):
-            given = called(self.name, "source", given, params)
-        if not isinstance(given, str) or not given.strip():
-            raise KernelError(f"{self.name}: the source for ({params}) is not WGSL text: {given!r}")
-        return given
+    # -- the shader -------------------------------------------------------------------------
 
-    def _check_shader(self, name: str, shader: Interface) -> None:
+    def _read(self) -> Interface:
+        """The shader of the first point. `KernelError` where it does not fit the options."""
+        first = next(iter(self.params), None)
+        if first is None:
+            raise KernelError(f"{self.name}: the parameter space is empty")
+        shader = interface(self._text(first))
         if not shader.entries:
-            raise KernelError(f"{name}: the source has no @compute function")
-        if self.entry not in shader.entries:
+            raise KernelError(f"{self.name}: the source has no @compute function")
+        check_entry(self.name, shader, self.entry)
+        params, overrides = self.params.names, {override.name for override in shader.overrides}
+        stray = [name for name in params if name not in overrides | self.launch_params]
+        if stray and not callable(self.source):
             raise KernelError(
-                f"{name}: no compute entry point {self.entry!r}; "
-                f"the shader has {', '.join(shader.entries)}"
+                f"{self.name}: the shader has no override for the parameter {', '.join(stray)}; "
+                f"declare `override {stray[0]}: u32;`, or name it in launch_params= if only "
+                "workgroups= reads it"
             )
-        overrides = {override.name for override in shader.overrides}
-        if not callable(self.source):
-            stray = [
-                axis
-                for axis in self.params.names
-                if axis not in overrides and axis not in self._launch_params
-            ]
-            if stray:
-                raise KernelError(
-                    f"{name}: the shader has no override for the parameter {', '.join(stray)}; "
-                    f"declare `override {stray[0]}: u32;`, or name it in launch_params= if only "
-                    "workgroups= reads it"
-                )
-        if self._constants is None:
-            unset = sorted(shader.required - set(self.params.names))
-            if unset:
-                raise KernelError(
-                    f"{name}: nobody sets the override {', '.join(unset)}; add it to params=, "
-                    "return it from constants=, or give it a default in the shader"
-                )
+        if self.constants is None:
+            check_required(self.name, shader, params)
+        return shader
 
-    def dtype_hint(self, place: int) -> str:
-        """The element type that the shader declares."""
-        return self._bindings[place].element or "u32"
+    def _text(self, params: Params) -> str:
+        text: Any = self.source
+        if callable(text):
+            text = call_option(self.name, "source", text, params)
+        if not isinstance(text, str) or not text.strip():
+            raise KernelError(f"{self.name}: the source for ({params}) is not WGSL text: {text!r}")
+        return text
+
+    # -- calls ------------------------------------------------------------------------------
 
     def bind(self, args: Sequence[Any], device: Device) -> tuple[Argument, ...]:
-        """The caller's arguments, checked against the shader's declarations. `ArgumentError`."""
+        """The caller's arguments, checked against the shader's declarations. Raises
+        `ArgumentError`."""
         bound = super().bind(args, device)
         written: dict[int, str] = {}
-        for declaration, value in zip(self._bindings, bound, strict=True):
-            check_argument(self.name, declaration, value, device.limits)
-            if declaration.written and isinstance(value, Buffer):
-                written[id(value.handle)] = declaration.name
-        for declaration, value in zip(self._bindings, bound, strict=True):
-            other = written.get(id(value.handle)) if isinstance(value, Buffer) else None
-            if other not in (None, declaration.name):
+        for declared, argument in zip(self._bindings, bound, strict=True):
+            check_argument(self.name, declared, argument, device.limits)
+            if declared.written and isinstance(argument, Buffer):
+                written[id(argument.handle)] = declared.name
+        for declared, argument in zip(self._bindings, bound, strict=True):
+            other = written.get(id(argument.handle)) if isinstance(argument, Buffer) else None
+            if other not in (None, declared.name):
                 raise ArgumentError(
-                    f"{self.name}: {declaration.name} and {other} are the same buffer, which "
+                    f"{self.name}: {declared.name} and {other} are the same buffer, which "
                     "WebGPU does not allow where one is written; pass two"
                 )
         return bound
@@ -167,33 +160,34 @@ class Kernel(TunableSet):
     def work_of(self, args: Sequence[Argument]) -> Work | None:
         """The least work over all points, or None when one is not told. `UsageError` when `work=`
         raises or returns something else."""
-        work = self._work
-        if work is None:
+        if self.work is None:
             return None
-        flops, moved_bytes = [], []
-        for one in self.candidates:
-            told = self._told(called(self.name, "work", work, one.params, *args))
-            if told is None:
+        each: list[Work] = []
+        for candidate in self.candidates:
+            returned = call_option(self.name, "work", self.work, candidate.params, *args)
+            work = checked_work(self.name, returned)
+            if work is None:
                 return None
-            flops.append(told.flops)
-            moved_bytes.append(told.bytes)
-        return Work(flops=min(flops), bytes=min(moved_bytes))
+            each.append(work)
+        return Work(min(work.flops for work in each), min(work.bytes for work in each))
+
+    # -- candidates -------------------------------------------------------------------------
 
     def _build(self) -> Iterator[Candidate]:
-        workgroups = self._workgroups
+        counts = self.workgroups
         # Long texts are digested once, and not once a candidate.
         launch = digest(
             [
-                material(workgroups) if callable(workgroups) else repr(workgroups),
-                material(self._constants),
-                self._repeat,
+                content_of(counts) if callable(counts) else repr(counts),
+                content_of(self.constants),
+                self.repeat,
             ]
         )
         texts: dict[str, str] = {}
         for params in self.params:
-            needs: Any = self._requires
-            if callable(needs):
-                needs = called(self.name, "requires", needs, params)
+            requires: Any = self._requires
+            if callable(requires):
+                requires = call_option(self.name, "requires", requires, params)
             text = self._text(params)
             if text not in texts:
                 texts[text] = digest(text)
@@ -209,37 +203,33 @@ class Kernel(TunableSet):
                 ),
                 record=self._recording(params),
                 groups=self._groups,
-                requires=feature_names(self.name, needs),
-                repeat=self._repeat,
+                requires=feature_names(self.name, requires),
+                repeat=self.repeat,
             )
 
-    def _recording(self, params: Params) -> Callable[[Recorder, tuple[Argument, ...]], None]:
+    def _recording(self, params: Params) -> Record:
         def record(recorder: Recorder, args: tuple[Argument, ...]) -> None:
             source = self._text(params)
-            overrides = {override.name for override in interface(source).overrides}
-            constants = {name: value for name, value in params.items() if name in overrides}
-            if self._constants is not None:
-                more: Any = called("", "constants", self._constants, params, *args)
-                if not isinstance(more, Mapping):
-                    raise KernelError(
-                        f"constants= returned {more!r}; return a dict of values by override"
-                    )
-                twice = [name for name in more if constants.get(name, more[name]) != more[name]]
-                if twice:
-                    raise KernelError(
-                        f"constants= sets {', '.join(twice)}, which params= has already"
-                    )
-                constants |= more
-            workgroups = self._workgroups
-            counts = workgroups
-            if callable(workgroups):
-                counts = called("", "workgroups", workgroups, params, *args)
-            recorder.dispatch(
-                source,
-                args,
-                counts,  # type: ignore[arg-type]
-                entry=self.entry,
-                constants=constants,  # type: ignore[arg-type]
-            )
+            constants = self._constants(params, source, args)
+            counts: Any = self.workgroups
+            if callable(counts):
+                counts = call_option("", "workgroups", counts, params, *args)
+            recorder.dispatch(source, args, counts, entry=self.entry, constants=constants)
 
         return record
+
+    def _constants(
+        self, params: Params, source: str, args: tuple[Argument, ...]
+    ) -> dict[str, Constant]:
+        """The override constants of one candidate on these arguments."""
+        overrides = {override.name for override in interface(source).overrides}
+        values: dict[str, Any] = {name: params[name] for name in params if name in overrides}
+        if self.constants is None:
+            return values
+        more: Any = call_option("", "constants", self.constants, params, *args)
+        if not isinstance(more, Mapping):
+            raise KernelError(f"constants= returned {more!r}; return a dict of values by override")
+        twice = [name for name in more if values.get(name, more[name]) != more[name]]
+        if twice:
+            raise KernelError(f"constants= sets {', '.join(twice)}, which params= has already")
+        return {**values, **more}

@@ -25,7 +25,7 @@ def ceil_div(a: int, b: int) -> int:
 
 
 class Params(Mapping[str, Value]):
-    """One point of a space: read-only, hashable, with attribute and item access."""
+    """One point of a space: read-only, hashable, with its values as attributes and as items."""
 
     __slots__ = ("_values",)
 
@@ -39,8 +39,8 @@ class Params(Mapping[str, Value]):
         try:
             return object.__getattribute__(self, "_values")[name]
         except KeyError:
-            known = ", ".join(self._values) or "none"
-            raise AttributeError(f"no parameter {name!r}; the space has: {known}") from None
+            names = ", ".join(self._values) or "none"
+            raise AttributeError(f"no parameter {name!r}; the space has: {names}") from None
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError("parameters are read-only")
@@ -72,7 +72,10 @@ def _text(value: Value) -> str:
 
 
 class Space:
-    """A set of `Params`. Build it with `grid`, narrow it with `where`, join spaces with `|`."""
+    """A set of `Params`. Build it with `grid`, narrow it with `where`, join spaces with `|`.
+
+    Iterating gives its points, each once, in the order of the axes: the last one varies first.
+    """
 
     def __init__(
         self,
@@ -86,15 +89,10 @@ class Space:
         self._count: int | None = None
 
     @property
-    def axes(self) -> dict[str, tuple[Value, ...]]:
-        """Names and their values, constraints not applied."""
-        return dict(self._axes)
-
-    @property
     def names(self) -> tuple[str, ...]:
         """The parameters' names, in order; those of joined spaces included."""
-        every = itertools.chain(self._axes, *(other.names for other in self._others))
-        return tuple(dict.fromkeys(every))
+        names = itertools.chain(self._axes, *(other.names for other in self._others))
+        return tuple(dict.fromkeys(names))
 
     def where(self, constraint: Callable[[Params], object]) -> Space:
         """The points for which `constraint(params)` is true. Raises `SpaceError` when none is
@@ -106,8 +104,9 @@ class Space:
         others = tuple(other.where(constraint) for other in self._others)
         space = Space(self._axes, (*self._constraints, constraint), others)
         if next(iter(space), None) is None:
+            count = math.prod(map(len, self._axes.values()))
             raise SpaceError(
-                f"the constraint leaves nothing of {self._size()} points; widen an axis or relax it"
+                f"the constraint leaves nothing of {count} points; widen an axis or relax it"
             )
         return space
 
@@ -117,45 +116,36 @@ class Space:
         return Space(self._axes, self._constraints, (*self._others, other))
 
     def __iter__(self) -> Iterator[Params]:
-        seen: set[Params] | None = set() if self._others else None
-        for params in self._points():
-            if seen is not None:
-                if params in seen:
-                    continue
+        if not self._others:
+            yield from self._points()
+            return
+        seen: set[Params] = set()
+        for params in itertools.chain(self._points(), *self._others):
+            if params not in seen:
                 seen.add(params)
-            yield params
+                yield params
 
     def _points(self) -> Iterator[Params]:
         for values in itertools.product(*self._axes.values()):
             params = Params(dict(zip(self._axes, values, strict=True)))
-            if all(self._holds(constraint, params) for constraint in self._constraints):
+            if all(_holds(constraint, params) for constraint in self._constraints):
                 yield params
-        for other in self._others:
-            yield from other
-
-    @staticmethod
-    def _holds(constraint: Callable[[Params], object], params: Params) -> bool:
-        try:
-            return bool(constraint(params))
-        except Exception as error:
-            raise SpaceError(
-                f"where() raised {type(error).__name__} for {params}: {error}"
-            ) from error
 
     def __len__(self) -> int:
         if self._count is None:
             self._count = sum(1 for _ in self)
         return self._count
 
-    def __contains__(self, params: object) -> bool:
-        return any(params == point for point in self)
-
-    def _size(self) -> int:
-        return math.prod(map(len, self._axes.values()))
-
     def __repr__(self) -> str:
         axes = ", ".join(f"{name}={list(values)}" for name, values in self._axes.items())
         return f"grid({axes})" + ".where(…)" * len(self._constraints)
+
+
+def _holds(constraint: Callable[[Params], object], params: Params) -> bool:
+    try:
+        return bool(constraint(params))
+    except Exception as error:
+        raise SpaceError(f"where() raised {type(error).__name__} for {params}: {error}") from error
 
 
 def grid(**axes: Iterable[Value] | Value) -> Space:

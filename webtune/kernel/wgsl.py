@@ -15,23 +15,28 @@ __all__ = ["BindingDecl", "Interface", "Override", "interface", "workgroup_size"
 
 _BLOCK = re.compile(r"/\*(?:[^*/]|\*(?!/)|/(?!\*))*\*/")
 _LINE = re.compile(r"//[^\n]*")
-_GLOBAL = re.compile(
-    r"((?:@\w+\s*(?:\([^)]*\))?\s*)+)var\s*(?:<([^>]*)>)?\s*(\w+)\s*:\s*([^;=]+?)\s*;"
-)
-_OVERRIDE = re.compile(
-    r"((?:@\w+\s*(?:\([^)]*\))?\s*)*)\boverride\s+(\w+)\s*(?::\s*(\w+))?\s*(=)?[^;]*;"
-)
-_ATTRIBUTE = re.compile(r"@(\w+)\s*(?:\(\s*([^)]*?)\s*,?\s*\))?")
+_ATTRIBUTES = r"((?:@\w+\s*(?:\([^)]*\))?\s*)*)"
+"""Any attributes before a declaration."""
+_GLOBAL = re.compile(_ATTRIBUTES + r"\bvar\s*(?:<([^>]*)>)?\s*(\w+)\s*:\s*([^;=]+?)\s*;")
+_OVERRIDE = re.compile(_ATTRIBUTES + r"\boverride\s+(\w+)\s*(?::\s*(\w+))?\s*(=)?[^;]*;")
+_ENTRY = re.compile(_ATTRIBUTES + r"\bfn\s+(\w+)")
 _ENABLE = re.compile(r"\benable\s+([\w\s,]+);")
-_ENTRY = re.compile(r"((?:@\w+\s*(?:\([^)]*\))?\s*)+)fn\s+(\w+)")
 _SIZE = re.compile(r"@workgroup_size\s*\(((?:[^()]|\([^()]*\))*)\)")
 _CONST = re.compile(r"\b(?:const|override)\s+(\w+)\s*(?::\s*\w+)?\s*=\s*([^;]+);")
 _TERM = re.compile(r"[A-Za-z_]\w*|\d+[ui]?|[-+*/%()]|\S")
 _STRUCT = re.compile(r"\bstruct\s+(\w+)\s*\{([^}]*)\}")
 _ALIAS = re.compile(r"\balias\s+(\w+)\s*=\s*([^;]+?)\s*;")
-_FEATURES = {"f16": "shader-f16", "subgroups": "subgroups"}
-_SCALARS = {"f32": (4, 4), "i32": (4, 4), "u32": (4, 4), "f16": (2, 2), "bool": (4, 4)}
+_SCALARS = {"f32": 4, "i32": 4, "u32": 4, "f16": 2, "bool": 4}
 _SHORT = {"f": "f32", "i": "i32", "u": "u32", "h": "f16"}
+_ATTRIBUTE = re.compile(r"@(\w+)\s*(?:\(\s*([^)]*?)\s*,?\s*\))?")
+_MEMBER = re.compile(r"((?:@\w+\s*(?:\([^)]*\))?\s*)*)\w+\s*:\s*(.+)", re.DOTALL)
+_VECTOR = re.compile(r"(vec|mat([234])x)([234])(?:([fiuh])|\s*<\s*(\w+)\s*>)")
+_NESTING = re.compile(r"(array|atomic)\s*<(.*)>", re.DOTALL)
+
+Size = tuple[int | None, int]
+"""Bytes and alignment; (None, 1) where they are not known."""
+_UNKNOWN: Size = (None, 1)
+_FEATURES = {"f16": "shader-f16", "subgroups": "subgroups"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,42 +85,38 @@ class Interface:
 
 @lru_cache(maxsize=1024)
 def interface(source: str) -> Interface:
-    """Read the declarations of a WGSL module."""
-    text = _strip(source)
-    types = dict(_ALIAS.findall(text))
-    structs = dict(_STRUCT.findall(text))
-    bindings = []
-    for attributes, space, name, type_ in _GLOBAL.findall(text):
-        found = dict(_ATTRIBUTE.findall(attributes))
-        group, index = found.get("group", "").rstrip("ui"), found.get("binding", "").rstrip("ui")
-        if group != "0" or not index.isdigit():
-            continue
-        words = [word.strip() for word in space.split(",")]
-        layout = _Layout(types, structs)
-        bindings.append(
-            BindingDecl(
-                int(index),
-                name,
-                _kind(words),
-                type_,
-                layout.scalar(type_),
-                layout.measure(type_)[0] or 0,
-            )
-        )
+    """The declarations of a WGSL module."""
+    text = _without_comments(source)
     overrides = tuple(
-        Override(name, dict(_ATTRIBUTE.findall(attributes)).get("id", name), type_, bool(default))
+        Override(name, _attributes_in(attributes).get("id", name), type_, bool(default))
         for attributes, name, type_, default in _OVERRIDE.findall(text)
     )
-    words = [w.strip() for group in _ENABLE.findall(text) for w in group.split(",")]
-    entries = tuple(
-        name for attributes, name in _ENTRY.findall(text) if re.search(r"@compute\b", attributes)
-    )
+    extensions = [name.strip() for names in _ENABLE.findall(text) for name in names.split(",")]
     return Interface(
-        tuple(sorted(bindings, key=lambda b: b.index)),
+        _bindings(text),
         overrides,
-        frozenset(_FEATURES[word] for word in words if word in _FEATURES),
-        entries,
+        frozenset(_FEATURES[name] for name in extensions if name in _FEATURES),
+        tuple(name for given, name in _ENTRY.findall(text) if "compute" in _attributes_in(given)),
     )
+
+
+def _bindings(text: str) -> tuple[BindingDecl, ...]:
+    layout = _Layout(dict(_ALIAS.findall(text)), dict(_STRUCT.findall(text)))
+    bindings = []
+    for attributes, space, name, type_ in _GLOBAL.findall(text):
+        found = _attributes_in(attributes)
+        group, index = found.get("group", "").rstrip("ui"), found.get("binding", "").rstrip("ui")
+        if group == "0" and index.isdigit():
+            element, least_bytes = layout.scalar(type_), layout.measure(type_)[0] or 0
+            kind = _kind([word.strip() for word in space.split(",")])
+            bindings.append(BindingDecl(int(index), name, kind, type_, element, least_bytes))
+    return tuple(sorted(bindings, key=lambda binding: binding.index))
+
+
+def _kind(words: list[str]) -> str:
+    if words[0] == "storage":
+        return "storage" if "read_write" in words[1:] else "read-only-storage"
+    return "uniform" if words[0] == "uniform" else ""
 
 
 def workgroup_size(
@@ -123,28 +124,27 @@ def workgroup_size(
 ) -> tuple[int, ...] | None:
     """The entry point's workgroup size under these override constants; None where an expression
     is more than whole-number arithmetic."""
-    text = _strip(source)
-    place = re.search(rf"\bfn\s+{re.escape(entry)}\b", text)
-    sizes = _SIZE.findall(text, 0, place.start()) if place else []
+    text = _without_comments(source)
+    function = re.search(rf"\bfn\s+{re.escape(entry)}\b", text)
+    sizes = _SIZE.findall(text, 0, function.start()) if function else []
     if not sizes:
         return None
-    known = {**dict(_CONST.findall(text)), **{name: str(v) for name, v in constants.items()}}
-    values = [_whole(part, known) for part in _members(sizes[-1])]
-    return None if None in values else tuple(value for value in values if value is not None)
+    values = dict(_CONST.findall(text)) | {name: str(value) for name, value in constants.items()}
+    sides = [_whole(side, values) for side in _split(sizes[-1])]
+    return None if None in sides else tuple(side for side in sides if side is not None)
 
 
-def _whole(expression: str, known: Mapping[str, str], depth: int = 0) -> int | None:
-    words = _TERM.findall(expression)
+def _whole(expression: str, values: Mapping[str, str], depth: int = 0) -> int | None:
     parts: list[str] = []
-    for word in words:
+    for word in _TERM.findall(expression):
         if word in "+-*%()":
             parts.append(word)
         elif word == "/":
             parts.append("//")
         elif word.rstrip("ui").isdigit():
             parts.append(word.rstrip("ui"))
-        elif word in known and depth < 8:
-            value = _whole(known[word], known, depth + 1)
+        elif word in values and depth < 8:
+            value = _whole(values[word], values, depth + 1)
             if value is None:
                 return None
             parts.append(f"({value})")
@@ -157,7 +157,7 @@ def _whole(expression: str, known: Mapping[str, str], depth: int = 0) -> int | N
     return value if isinstance(value, int) else None
 
 
-def _strip(source: str) -> str:
+def _without_comments(source: str) -> str:
     while True:  # block comments nest
         shorter = _BLOCK.sub(" ", source)
         if shorter == source:
@@ -165,16 +165,28 @@ def _strip(source: str) -> str:
         source = shorter
 
 
-def _kind(words: list[str]) -> str:
-    if words[0] == "uniform":
-        return "uniform"
-    if words[0] == "storage":
-        return "storage" if "read_write" in words[1:] else "read-only-storage"
-    return ""
+# -- types ---------------------------------------------------------------------------------------
+
+
+def _attributes_in(text: str) -> dict[str, str]:
+    """Attributes of a declaration, with what stands in their parentheses."""
+    return dict(_ATTRIBUTE.findall(text))
+
+
+def _split(text: str) -> list[str]:
+    """A list of types, members or expressions at the commas outside brackets."""
+    parts, depth, start = [], 0, 0
+    for index, letter in enumerate(text):
+        depth += (letter in "<(") - (letter in ">)")
+        if letter == "," and depth == 0:
+            parts.append(text[start:index])
+            start = index + 1
+    parts.append(text[start:])
+    return [part.strip() for part in parts if part.strip()]
 
 
 class _Layout:
-    """Sizes and alignments by WGSL's memory layout rules (WGSL §14.4); (None, 1) if unknown."""
+    """The types of a module: `aliases` by name, and the text of the bodies of its `structs`."""
 
     def __init__(self, aliases: dict[str, str], structs: dict[str, str]) -> None:
         self._aliases, self._structs = aliases, structs
@@ -182,64 +194,45 @@ class _Layout:
     def scalar(self, type_: str) -> str:
         """The scalar at the bottom of an array, vector or atomic; "" for structs."""
         type_ = self._resolve(type_)
-        if type_ in _SCALARS:
-            return type_
-        short = re.fullmatch(r"(?:vec[234]|mat[234]x[234])([fiuh])", type_)
-        if short:
-            return _SHORT[short[1]]
-        inner = re.fullmatch(r"(?:array|atomic|vec[234]|mat[234]x[234])\s*<(.*)>", type_, re.DOTALL)
-        return self.scalar(_first(inner[1])) if inner else ""
+        vector, nesting = _VECTOR.fullmatch(type_), _NESTING.fullmatch(type_)
+        if vector:
+            return self.scalar(_SHORT.get(vector[4] or "", vector[5] or ""))
+        if nesting:
+            return self.scalar(next(iter(_split(nesting[2])), ""))
+        return type_ if type_ in _SCALARS else ""
 
-    def measure(self, type_: str) -> tuple[int | None, int]:
+    def measure(self, type_: str) -> Size:
+        """The size and the alignment of a type in bytes; of a runtime-sized array, of one
+        element."""
         type_ = self._resolve(type_)
         if type_ in _SCALARS:
-            return _SCALARS[type_]
-        vector = re.fullmatch(r"vec([234])(?:([fiuh])|\s*<\s*(\w+)\s*>)", type_)
+            return _SCALARS[type_], _SCALARS[type_]
+        vector, nesting = _VECTOR.fullmatch(type_), _NESTING.fullmatch(type_)
         if vector:
-            size = _SCALARS.get(_SHORT.get(vector[2] or "", vector[3] or ""), (0, 0))[0]
-            count = int(vector[1])
-            return (size * count, size * (4 if count == 3 else count)) if size else (None, 1)
-        matrix = re.fullmatch(r"mat([234])x([234])(?:([fh])|\s*<\s*(\w+)\s*>)", type_)
-        if matrix:
-            size = _SCALARS.get(_SHORT.get(matrix[3] or "", matrix[4] or ""), (0, 0))[0]
-            column = size * (2 if matrix[2] == "2" else 4)
-            return (column * int(matrix[1]), column) if size else (None, 1)
-        inner = re.fullmatch(r"(array|atomic)\s*<(.*)>", type_, re.DOTALL)
-        if inner and inner[1] == "atomic":
-            return self.measure(inner[2].strip())
-        if inner:
-            return self._array(inner[2])
-        if type_ in self._structs:
-            return self._struct(self._structs[type_])
-        return None, 1
+            size = _SCALARS.get(_SHORT.get(vector[4] or "", vector[5] or ""))
+            return _UNKNOWN if size is None else _measure_vector(size, vector[2], int(vector[3]))
+        if nesting:
+            element, *count = _split(nesting[2]) or [""]
+            return self.measure(element) if nesting[1] == "atomic" else self._array(element, count)
+        return self._struct(self._structs[type_]) if type_ in self._structs else _UNKNOWN
 
-    def _array(self, inside: str) -> tuple[int | None, int]:
-        element = _first(inside)
-        rest = inside.strip()[len(element) :].strip(" ,\n\t")
+    def _array(self, element: str, count: list[str]) -> Size:
         size, align = self.measure(element)
         if size is None:
             return None, align
-        stride = -(-size // align) * align
-        if not rest:
-            return stride, align  # a runtime-sized array holds at least one element
-        count = re.fullmatch(r"(\d+)[ui]?", rest)
-        return (stride * int(count[1]), align) if count else (None, align)
+        number = re.fullmatch(r"(\d+)[ui]?", ",".join(count) or "1")
+        return (-(-size // align) * align * int(number[1]) if number else None), align
 
-    def _struct(self, body: str) -> tuple[int | None, int]:
+    def _struct(self, body: str) -> Size:
         offset, largest = 0, 1
-        for member in _members(body):
-            found = re.fullmatch(
-                r"((?:@\w+\s*(?:\([^)]*\))?\s*)*)\w+\s*:\s*(.+)", member, re.DOTALL
-            )
-            if found is None:
-                return None, 1
-            attributes = dict(_ATTRIBUTE.findall(found[1]))
-            size, align = self.measure(found[2].strip())
-            if size is None:
-                return None, 1
+        for member in _split(body):
+            found = _MEMBER.fullmatch(member)
+            size, align = self.measure(found[2]) if found else _UNKNOWN
+            if found is None or size is None:
+                return _UNKNOWN
+            attributes = _attributes_in(found[1])
             align = int(attributes.get("align", align))
-            size = int(attributes.get("size", size))
-            offset = -(-offset // align) * align + size
+            offset = -(-offset // align) * align + int(attributes.get("size", size))
             largest = max(largest, align)
         return -(-offset // largest) * largest, largest
 
@@ -252,23 +245,7 @@ class _Layout:
         return type_
 
 
-def _first(inside: str) -> str:
-    """The text up to the first comma outside angle brackets."""
-    depth = 0
-    for place, letter in enumerate(inside):
-        depth += (letter == "<") - (letter == ">")
-        if letter == "," and depth == 0:
-            return inside[:place].strip()
-    return inside.strip()
-
-
-def _members(body: str) -> list[str]:
-    parts, depth, start = [], 0, 0
-    for place, letter in enumerate(body):
-        depth += letter in "<("
-        depth -= letter in ">)"
-        if letter == "," and depth == 0:
-            parts.append(body[start:place])
-            start = place + 1
-    parts.append(body[start:])
-    return [part.strip() for part in parts if part.strip()]
+def _measure_vector(scalar: int, columns: str | None, rows: int) -> Size:
+    """A vector of `rows` scalars, or a matrix of so many columns. Three take the room of four."""
+    align = scalar * (4 if rows == 3 else rows)
+    return (align * int(columns), align) if columns else (scalar * rows, align)

@@ -14,7 +14,7 @@ from webtune.fingerprint.digests import canonical
 from webtune.gpu.base import Device
 from webtune.kernel.anchor import at_level
 from webtune.kernel.arguments import Argument, Buffer
-from webtune.kernel.candidates import TunableSet
+from webtune.kernel.tunable_set import TunableSet
 from webtune.store.base import Address, Store
 from webtune.tuning.pick_cache import PickCache, PickCaches
 
@@ -123,7 +123,7 @@ class CallReader:
                 key = kernel.key_of(bound)
             found = key, self.address(kernel, key)
             # A key= function may look at more than the forms of the arguments.
-            if not kernel.has_key_function:
+            if kernel.key is None:
                 if len(self._forms) >= _MOST_FORMS:
                     self._forms.clear()
                 self._forms[form] = found

@@ -9,7 +9,7 @@ from typing import Any
 from webtune.errors import ArgumentError, LaunchError, UsageError
 from webtune.gpu.base import Copy, Device, can_be_read
 from webtune.kernel.arguments import Argument, Buffer
-from webtune.kernel.candidates import called
+from webtune.kernel.options import call_option
 from webtune.measure.bench import Slot
 from webtune.tuning.call import Call
 from webtune.tuning.programs import Recording
@@ -57,7 +57,7 @@ class Clones:
         kernel = self._kernel
         if kernel.inputs is None:
             return self._given
-        made = called(kernel.name, "inputs", kernel.inputs, *self._given)
+        made = call_option(kernel.name, "inputs", kernel.inputs, *self._given)
         if not isinstance(made, list | tuple):
             raise UsageError(
                 f"{kernel.name}: inputs= returned {made!r}; return a list with one argument "

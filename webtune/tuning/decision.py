@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from webtune.errors import Failure, FailureKind, NoValidKernel
-from webtune.kernel.candidates import TunableSet
+from webtune.kernel.tunable_set import TunableSet
 from webtune.store.decision import CandidateResult, Decision
 from webtune.strategies.model import Outcome, Result
 from webtune.strategies.plan import Plan

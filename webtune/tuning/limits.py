@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from webtune.kernel.candidates import TunableSet
+from webtune.kernel.tunable_set import TunableSet
 from webtune.strategies.bounds import Bound
 from webtune.tuning.call import Call, CallReader
 from webtune.tuning.context import Context

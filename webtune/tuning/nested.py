@@ -11,7 +11,8 @@ from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 from webtune.errors import DeviceLost, Reject, WebtuneError
-from webtune.kernel.candidates import Candidate, TunableSet
+from webtune.kernel.candidates import Candidate
+from webtune.kernel.tunable_set import TunableSet
 from webtune.tuning.call import CacheKey, Call, CallReader
 from webtune.tuning.context import TuneOptions
 from webtune.tuning.pick_cache import Hit, LookUp

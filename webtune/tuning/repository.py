@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from webtune.errors import DeviceLost
-from webtune.kernel.candidates import TunableSet
+from webtune.kernel.tunable_set import TunableSet
 from webtune.store.base import Address
 from webtune.store.decision import CandidateResult, Decision
 from webtune.tuning.call import Call

@@ -9,7 +9,8 @@ from functools import partial
 from typing import Any
 
 from webtune.errors import Failure, FailureKind, KernelError, LaunchError, Reject, UsageError
-from webtune.kernel.candidates import Candidate, called, priority_of
+from webtune.kernel.candidates import Candidate, priority_of
+from webtune.kernel.options import call_option
 from webtune.kernel.space import Params
 from webtune.measure.bench import Bench, BenchCandidate, BenchSettings
 from webtune.store.decision import Decision
@@ -176,7 +177,7 @@ class Session:
         name = self._kernel.name
 
         def record(recorder: Any, given: Any) -> None:
-            called("", "evict", evict, recorder, *given)
+            call_option("", "evict", evict, recorder, *given)
 
         evictor = Candidate("evict", Params({}), "evict", record)
         try:
