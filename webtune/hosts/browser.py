@@ -17,7 +17,7 @@ from webtune import strategies
 from webtune.config import Config, resolve
 from webtune.errors import UsageError
 from webtune.gpu.browser.adapters import adopt_device, browser_version, open_device
-from webtune.gpu.browser.device import pyodide_module
+from webtune.gpu.browser.javascript import pyodide_module
 from webtune.report.decision_log import open_sink
 from webtune.report.log import Logger
 from webtune.store.base import Store
