@@ -6,6 +6,8 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import wgpu
@@ -41,6 +43,23 @@ def test_the_best_adapter_comes_first() -> None:
     facts = dict(device.identity.facts)
     device.close()
     assert (facts["device"], facts["backend_type"]) == (found[0].device, found[0].backend)
+
+
+def test_hardware_comes_before_software_and_opengl_last_for_the_same_hardware() -> None:
+    def adapter(kind: str, backend: str) -> Any:
+        return SimpleNamespace(info={"adapter_type": kind, "backend_type": backend})
+
+    ranked = [
+        adapter("DiscreteGPU", "Vulkan"),
+        adapter("IntegratedGPU", "D3D12"),
+        adapter("Unknown", "Metal"),
+        adapter("DiscreteGPU", "OpenGL"),
+        adapter("Unknown", "OpenGLES"),
+        adapter("CPU", "Vulkan"),
+        adapter("CPU", "OpenGL"),
+    ]
+    shuffled = [ranked[i] for i in (6, 2, 4, 0, 5, 3, 1)]
+    assert sorted(shuffled, key=host._rank) == ranked
 
 
 def test_an_adapter_is_chosen_by_a_part_of_its_name() -> None:

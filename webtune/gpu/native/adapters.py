@@ -16,11 +16,11 @@ from typing import Any
 
 from webtune.errors import HostUnavailable
 from webtune.gpu.native.device import NativeDevice
+from webtune.gpu.native.lane import LANE, guard_library, is_opengl
 
 _LIBRARIES = ("wgpu", "wgpudawn")
 _WANTED = ("timestamp-query", "shader-f16", "subgroups", "subgroup")
-_BACKENDS = ("vulkan", "metal", "d3d12", "d3d11", "opengl")
-_KINDS = ("discretegpu", "integratedgpu", "virtualgpu", "cpu")
+_KINDS = ("discretegpu", "integratedgpu", "virtualgpu")
 _first_pid = 0
 
 
@@ -80,6 +80,8 @@ def adopt_device(raw: Any, *, timeout_s: float = 30.0) -> NativeDevice:
     kind = getattr(library, "GPUDevice", None)
     if kind is None or not isinstance(raw, kind):
         raise HostUnavailable(f"this is no device of wgpu-py: {type(raw).__name__}")
+    if is_opengl(raw.adapter):
+        guard_library(raw, wholly=True)
     return NativeDevice(raw, owned=False, timeout_s=timeout_s)
 
 
@@ -95,6 +97,8 @@ def _request(raw: Any, timestamps: bool) -> Any:
         for name in _WANTED
         if name in raw.features and (timestamps or name != "timestamp-query")
     ]
+    if is_opengl(raw):
+        guard_library(raw, wholly=True)
     try:
         # Without `required_limits` wgpu-py asks for the adapter's own limits, not the defaults.
         return raw.request_device_sync(required_features=features)
@@ -107,19 +111,21 @@ def _ranked(name: str | None) -> list[Any]:
     _refuse_forked()
     with _runtime_folder():
         try:
-            found = list(library.gpu.enumerate_adapters_sync())
+            guard_library(library.gpu, wholly=False)
+            found = list(LANE.call(library.gpu.enumerate_adapters_sync))
         except Exception as error:
             raise HostUnavailable(f"{library.__name__} cannot list adapters: {error}") from error
     return sorted(found, key=_rank)
 
 
-def _rank(raw: Any) -> tuple[int, int]:
-    backend = raw.info["backend_type"].lower()
+def _rank(raw: Any) -> tuple[bool, bool, int]:
+    """Hardware before software, then other backends before OpenGL, then the mightier kind.
+
+    wgpu does not tell what kind much hardware is of where it sees it through OpenGL.
+    """
     kind = raw.info["adapter_type"].lower()
-    return (
-        _BACKENDS.index(backend) // 4 if backend in _BACKENDS else 1,
-        _KINDS.index(kind) if kind in _KINDS else len(_KINDS),
-    )
+    place = _KINDS.index(kind) if kind in _KINDS else len(_KINDS)
+    return kind == "cpu", is_opengl(raw), place
 
 
 def _summary(raw: Any) -> AdapterSummary:

@@ -16,6 +16,7 @@ be refused before it reaches the library.
   caller stops waiting after the time-out; the device is then lost for good and is kept referenced,
   since releasing it would wait for the work that hangs. After Ctrl-C the job stops before its next
   submit, and the caller waits for that, so that nobody frees what the job still uses.
+- OpenGL. Its context belongs to one thread at a time: `lane` sees to that.
 - Forks. No driver survives one: a forked process finds every device lost, and its locks new.
 """
 
@@ -34,6 +35,7 @@ from weakref import WeakSet, ref
 
 from webtune.errors import DeviceLost, DeviceTimeout, LaunchError, WebtuneError
 from webtune.gpu.base import COPY_DST, MAP_READ, UNIFORM
+from webtune.gpu.native.lane import LANE, is_opengl
 
 T = TypeVar("T")
 
@@ -340,6 +342,8 @@ class Link:
     def abandon(self, limit_s: float) -> None:
         """Give the device up for good: its thread may hang in the driver for ever."""
         self.lost = f"work did not come back within {limit_s:g} s"
+        if is_opengl(self.raw.adapter):
+            LANE.give_up()
         _abandoned.append((self.raw, self._waiter, self._token))
 
     def forked(self) -> None:
