@@ -10,16 +10,16 @@ import pytest
 from webtune.testing.browser import PythonPage
 
 HERE = Path(__file__).parent
-CONTRACTS = HERE.parent / "contracts"
+CONTRACTS = {"device": "gpu", "store": "store"}
 INSIDE = (HERE / "inside_contracts.py").read_text()
 
 
 @pytest.mark.parametrize("where", ["314 main", "0.27 worker"])
-@pytest.mark.parametrize("contract", ["device", "store"])
+@pytest.mark.parametrize("contract", CONTRACTS)
 def test_the_contract_is_kept_in_a_page(
     shared: Callable[[str], PythonPage], contract: str, where: str
 ) -> None:
-    source = (CONTRACTS / f"test_{contract}.py").read_text()
+    source = (HERE.parent / CONTRACTS[contract] / "test_contract.py").read_text()
     found = shared(where).run_source(
         INSIDE, f"{contract}_contract", blocking=True, timeout_s=120, source=source
     )

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from webtune.errors import ConfigError, HostUnavailable
-from webtune.gpu.browser.device import pyodide_module
+from webtune.gpu.browser.javascript import pyodide_module
 from webtune.hosts import browser as host
 from webtune.store.opfs import OpfsStore
 from webtune.testing.browser import PythonPage

@@ -326,7 +326,7 @@ async def fifty_tunes() -> Any:
     import pyodide_js
     from pyodide.ffi import JsProxy
 
-    from webtune.gpu.browser.device import BrowserProgram
+    from webtune.gpu.browser.programs import BrowserProgram
 
     module = pyodide_js._module
     if not hasattr(module, "pyproxy_alloc_map"):

@@ -1,6 +1,6 @@
-"""Ticks become nanoseconds here, and a span that cannot be true is no measurement.
+"""Turns ticks into nanoseconds, judges spans, and finds a clock's step and period.
 
-Pure arithmetic, shared by native, browser and scripted devices: no clock is read.
+All of it is arithmetic, shared by native, browser and scripted devices: no clock is read here.
 """
 
 from __future__ import annotations
@@ -12,26 +12,14 @@ from itertools import pairwise
 
 from webtune.gpu.base import Clock, Span
 
-__all__ = [
-    "ABSURD_NS",
-    "choose_period",
-    "estimate_quantum_ticks",
-    "quantum_ns",
-    "span_fault",
-    "swallowed_by_noise",
-    "ticks_to_ns",
-    "wall_bound",
-    "wall_resolution_ns",
-]
-
 COARSEST_WALL_NS = 500_000
-"""No wall clock is taken to be coarser: a sample of 20 quanta is then 10 ms long."""
+"""The coarsest step assumed of a wall clock: a sample of 20 quanta is then 10 ms long."""
 
 ABSURD_NS = 3_600_000_000_000
-"""No single launch lasts an hour: a longer span is a broken counter."""
+"""One hour. A longer span of a single launch comes from a broken counter."""
 
 _FAR_ABOVE = 16
-"""Steps of so many divisors or fewer are whole steps of a masked clock, some of them missed."""
+"""A smallest step of at most so many divisors is taken for missed steps of a masked clock."""
 
 _PERIOD_TOLERANCE = 0.25
 _FASTER_THAN_WALL = 1.5
@@ -47,7 +35,7 @@ def ticks_to_ns(begin_ticks: int, end_ticks: int, period_ns: float = 1.0) -> int
 
 
 def span_fault(span: Span, clock: Clock) -> str | None:
-    """Why `span` is no measurement, as a sentence; None when it may be believed.
+    """Why `span` cannot be true, as a sentence; None when it may be believed.
 
     A span may exceed its wall time by one quantum, because rounding alone can do that.
     """
@@ -68,16 +56,18 @@ def span_fault(span: Span, clock: Clock) -> str | None:
 
 
 def swallowed_by_noise(span: Span, clock: Clock) -> bool:
-    """Whether `span` is a difference of wall times that came out at nothing or below, although
-    the host's clock ran as it should."""
+    """Whether `span` is a difference of wall times that came out at zero or below although the
+    host's clock ran as it should."""
     ran = span.repeat >= 1 and 0 < span.launched_ns < ABSURD_NS
     return clock.kind == "wall" and ran and span.elapsed_ns <= 0
 
 
 def wall_bound(span: Span) -> Span:
-    """What a difference that noise swallowed still says: its executions, N in one launch and 2N
-    in another, took no longer than both launches. An upper bound, overhead included, so that no
-    candidate gains by it."""
+    """The upper bound that a difference lost in noise still gives.
+
+    Its executions, N in one launch and 2N in another, took no longer than both launches. That
+    includes the launches' overhead, so no candidate gains by it.
+    """
     return replace(span, elapsed_ns=max(1, math.ceil(span.launched_ns / 3)))
 
 
@@ -87,7 +77,7 @@ def estimate_quantum_ticks(readings: Sequence[int]) -> int:
     The greatest common divisor of all distances finds a masked or scaled counter exactly, however
     slow the passes between readings are. Where many neighbours are equal and no step comes near
     that divisor, the counter advances more rarely than its unit says, and its smallest step is
-    the better answer. Zeros are unwritten queries.
+    the better answer. Readings of zero are unwritten queries and are left out.
     """
     written = [ticks for ticks in readings if ticks]
     steps = [abs(later - former) for former, later in pairwise(written)]
@@ -122,11 +112,12 @@ def choose_period(ticks: int, wall_ns: int, candidates: Sequence[float]) -> floa
 
 
 def wall_resolution_ns(launches_ns: Sequence[int], step_ns: int = 1) -> int:
-    """How finely wall time tells two launches apart: the lower quartile of the jumps between
-    equal launches in a row, never below the host clock's own step `step_ns`.
+    """How finely wall time tells two launches apart, in ns.
 
-    A few launches that the scheduler held up say nothing of the others, and every sample is made
-    as long as this asks for: hence the quartile, and at most half a millisecond beyond the step.
+    That is the lower quartile of the differences between equal launches in a row, never below the
+    host clock's own step `step_ns`. A few launches that the scheduler held up say nothing of the
+    others, and every sample is made as long as this asks for: hence the quartile, and at most half
+    a millisecond beyond the step.
     """
     jumps = sorted(abs(b - a) for a, b in pairwise(launches_ns))
     quiet_ns = jumps[len(jumps) // 4] if jumps else 1

@@ -17,7 +17,7 @@ from webtune import strategies
 from webtune.config import Config, resolve
 from webtune.errors import UsageError
 from webtune.gpu.browser.adapters import adopt_device, browser_version, open_device
-from webtune.gpu.browser.device import pyodide_module
+from webtune.gpu.browser.javascript import pyodide_module
 from webtune.hosts.shared import Stores, is_device, own_version, prepare
 from webtune.store.opfs import OpfsStore
 from webtune.tuner import Tuner

@@ -12,10 +12,9 @@ from typing import Any
 
 from webtune.errors import DeviceLost, FeatureUnavailable, HostUnavailable
 from webtune.gpu.base import Identity
-from webtune.gpu.browser.device import BrowserDevice, pyodide_module
-from webtune.gpu.browser.device import open_device as _open
-
-__all__ = ["adopt_device", "browser_version", "open_device"]
+from webtune.gpu.browser import device
+from webtune.gpu.browser.device import BrowserDevice
+from webtune.gpu.browser.javascript import pyodide_module
 
 _WANTED = ("timestamp-query", "shader-f16", "subgroups")
 _RAISED_LIMITS = (
@@ -41,39 +40,23 @@ async def open_device(
 ) -> BrowserDevice:
     """A device of its own on the page's best adapter.
 
-    It gets what the adapter offers of timestamp-query (unless `timestamps` is False), shader-f16
-    and subgroups, the adapter's compute limits, and `features` and `limits`, without which it fails
-    with `FeatureUnavailable`. `HostUnavailable` where there is no WebGPU or no adapter.
+    The device gets what the adapter offers of timestamp-query (unless `timestamps` is False),
+    shader-f16 and subgroups, the adapter's compute limits, and `features` and `limits`, without
+    which it fails with `FeatureUnavailable`. `power` is WebGPU's power preference.
+    `HostUnavailable` where there is no WebGPU or no adapter.
     """
     adapter = await _adapter(power)
-    offered = {str(name) for name in adapter.features}
-    missing = [name for name in features if name not in offered]
-    if missing:
-        raise FeatureUnavailable(
-            f"the adapter does not offer {', '.join(missing)}; it offers {_list(offered)}"
-        )
-    asked = {name: int(getattr(adapter.limits, name, 0) or 0) for name in _RAISED_LIMITS}
-    for name, value in (limits or {}).items():
-        most = int(getattr(adapter.limits, name, 0) or 0)
-        if value > most:
-            raise FeatureUnavailable(f"the adapter grants {name} up to {most}, not {value}")
-        asked[name] = max(value, asked.get(name, 0))
-    wanted = {name for name in _WANTED if timestamps or name != "timestamp-query"}
-    descriptor = {
-        "label": "webtune",
-        "requiredFeatures": sorted(offered & wanted | set(features)),
-        "requiredLimits": {name: value for name, value in asked.items() if value},
-    }
+    descriptor = _descriptor(adapter, set(features), limits or {}, timestamps)
     try:
         js_device = await adapter.requestDevice(_to_js(descriptor))
     except pyodide_module("pyodide.ffi").JsException as error:
         raise HostUnavailable(f"the adapter gave no device: {error}") from error
     identity = _identity(js_device, _info(adapter, js_device))
-    return await _open(js_device, identity, owned=True, timeout_s=timeout_s)
+    return await device.open_device(js_device, identity, owned=True, timeout_s=timeout_s)
 
 
 async def adopt_device(js_device: Any, *, timeout_s: float = 30.0) -> BrowserDevice:
-    """webtune on a page's own `GPUDevice`, which stays the page's to destroy.
+    """A device on a page's own `GPUDevice`, which stays the page's to destroy.
 
     Without the timestamp-query feature it is timed by the wall clock. `HostUnavailable` when it is
     no device, `DeviceLost` when it is gone.
@@ -83,7 +66,7 @@ async def adopt_device(js_device: Any, *, timeout_s: float = 30.0) -> BrowserDev
         raise HostUnavailable(f"this is no GPUDevice of the page: {type(js_device).__name__}")
     identity = _identity(js_device, _info(None, js_device))
     try:
-        return await _open(js_device, identity, owned=False, timeout_s=timeout_s)
+        return await device.open_device(js_device, identity, owned=False, timeout_s=timeout_s)
     except pyodide_module("pyodide.ffi").JsException as error:
         raise DeviceLost(f"the device cannot be used: {error}") from error
 
@@ -103,6 +86,29 @@ async def _adapter(power: str) -> Any:
             "driver is missing; chrome://gpu says why"
         )
     return adapter
+
+
+def _descriptor(
+    adapter: Any, features: set[str], limits: Mapping[str, int], timestamps: bool
+) -> dict[str, Any]:
+    offered = {str(name) for name in adapter.features}
+    missing = [name for name in sorted(features) if name not in offered]
+    if missing:
+        raise FeatureUnavailable(
+            f"the adapter does not offer {', '.join(missing)}; it offers {_list(offered)}"
+        )
+    asked = {name: int(getattr(adapter.limits, name, 0) or 0) for name in _RAISED_LIMITS}
+    for name, value in limits.items():
+        most = int(getattr(adapter.limits, name, 0) or 0)
+        if value > most:
+            raise FeatureUnavailable(f"the adapter grants {name} up to {most}, not {value}")
+        asked[name] = max(value, asked.get(name, 0))
+    wanted = {name for name in _WANTED if timestamps or name != "timestamp-query"}
+    return {
+        "label": "webtune",
+        "requiredFeatures": sorted(offered & wanted | features),
+        "requiredLimits": {name: value for name, value in asked.items() if value},
+    }
 
 
 def _to_js(value: Any) -> Any:

@@ -1,1 +1,1 @@
-"""Devices of wgpu-py."""
+"""A device of wgpu-py: its adapters, the link to the bundled library, programs and timing."""

@@ -1,4 +1,7 @@
-"""Which native adapter, and how its device is opened. wgpu is imported here and nowhere else."""
+"""Which native adapters there are, and how a device is opened on one.
+
+wgpu is imported here, when it is first needed, and nowhere else.
+"""
 
 from __future__ import annotations
 
@@ -13,22 +16,21 @@ from typing import Any
 
 from webtune.errors import HostUnavailable
 from webtune.gpu.native.device import NativeDevice
-
-__all__ = ["AdapterSummary", "adapters", "adopt_device", "open_device"]
+from webtune.gpu.native.lane import LANE, guard_library, is_opengl
 
 _LIBRARIES = ("wgpu", "wgpudawn")
-_BACKENDS = ("vulkan", "metal", "d3d12", "d3d11", "opengl")
-_KINDS = ("discretegpu", "integratedgpu", "virtualgpu", "cpu")
-_first_pid = 0
 _WANTED = ("timestamp-query", "shader-f16", "subgroups", "subgroup")
+_KINDS = ("discretegpu", "integratedgpu", "virtualgpu")
+_first_pid = 0
 
 
 @dataclass(frozen=True, slots=True)
 class AdapterSummary:
-    """One adapter, for people and for choosing: any part of `text` selects it by name.
+    """What is known of an adapter before a device is opened on it.
 
-    `kind` is "DiscreteGPU", "IntegratedGPU", "CPU" …; `features` are those offered, in WebGPU's
-    spelling, that webtune would ask for.
+    `text` is wgpu-py's summary; any part of it selects the adapter by name. `kind` is
+    "DiscreteGPU", "IntegratedGPU", "CPU" …; `features` are those offered, in WebGPU's spelling,
+    that webtune would ask for.
     """
 
     text: str
@@ -37,12 +39,6 @@ class AdapterSummary:
     backend: str
     kind: str
     features: tuple[str, ...]
-
-
-def adapters(library: str | None = None) -> list[AdapterSummary]:
-    """All adapters, the one that `open_device` takes first. `library` as there; `HostUnavailable`
-    without it."""
-    return [_summary(raw) for raw in _ranked(library)]
 
 
 def open_device(
@@ -56,9 +52,9 @@ def open_device(
     upper or lower case.
 
     `library` names a package with wgpu-py's API; the default is the first that is installed of
-    wgpu and wgpudawn. All that the adapter offers of
-    timestamp-query (unless `timestamps` is False), shader-f16 and subgroups is asked for, and the
-    adapter's own limits. `HostUnavailable` says what to install or which adapters there are.
+    wgpu and wgpudawn. The device gets what the adapter offers of timestamp-query (unless
+    `timestamps` is False), shader-f16 and subgroups, and the adapter's limits. `HostUnavailable`
+    says what to install or which adapters there are.
     """
     wanted = adapter or ""
     found = _ranked(library)
@@ -75,7 +71,7 @@ def open_device(
 
 
 def adopt_device(raw: Any, *, timeout_s: float = 30.0) -> NativeDevice:
-    """webtune on a caller's own `wgpu.GPUDevice`, which stays the caller's to destroy.
+    """A device on a caller's own `wgpu.GPUDevice`, which stays the caller's to destroy.
 
     Without the timestamp-query feature it is timed by the wall clock. `HostUnavailable` when
     `raw` is no device, `DeviceLost` when it is gone.
@@ -84,7 +80,15 @@ def adopt_device(raw: Any, *, timeout_s: float = 30.0) -> NativeDevice:
     kind = getattr(library, "GPUDevice", None)
     if kind is None or not isinstance(raw, kind):
         raise HostUnavailable(f"this is no device of wgpu-py: {type(raw).__name__}")
+    if is_opengl(raw.adapter):
+        guard_library(raw, wholly=True)
     return NativeDevice(raw, owned=False, timeout_s=timeout_s)
+
+
+def adapters(library: str | None = None) -> list[AdapterSummary]:
+    """All adapters; the first is the one that `open_device` takes. `library` is as there, and
+    `HostUnavailable` tells that it is missing."""
+    return [_summary(raw) for raw in _ranked(library)]
 
 
 def _request(raw: Any, timestamps: bool) -> Any:
@@ -93,6 +97,8 @@ def _request(raw: Any, timestamps: bool) -> Any:
         for name in _WANTED
         if name in raw.features and (timestamps or name != "timestamp-query")
     ]
+    if is_opengl(raw):
+        guard_library(raw, wholly=True)
     try:
         # Without `required_limits` wgpu-py asks for the adapter's own limits, not the defaults.
         return raw.request_device_sync(required_features=features)
@@ -105,19 +111,21 @@ def _ranked(name: str | None) -> list[Any]:
     _refuse_forked()
     with _runtime_folder():
         try:
-            found = list(library.gpu.enumerate_adapters_sync())
+            guard_library(library.gpu, wholly=False)
+            found = list(LANE.call(library.gpu.enumerate_adapters_sync))
         except Exception as error:
             raise HostUnavailable(f"{library.__name__} cannot list adapters: {error}") from error
     return sorted(found, key=_rank)
 
 
-def _rank(raw: Any) -> tuple[int, int]:
-    backend = raw.info["backend_type"].lower()
+def _rank(raw: Any) -> tuple[bool, bool, int]:
+    """Hardware before software, then other backends before OpenGL, then the mightier kind.
+
+    wgpu does not tell what kind much hardware is of where it sees it through OpenGL.
+    """
     kind = raw.info["adapter_type"].lower()
-    return (
-        _BACKENDS.index(backend) // 4 if backend in _BACKENDS else 1,
-        _KINDS.index(kind) if kind in _KINDS else len(_KINDS),
-    )
+    place = _KINDS.index(kind) if kind in _KINDS else len(_KINDS)
+    return kind == "cpu", is_opengl(raw), place
 
 
 def _summary(raw: Any) -> AdapterSummary:

@@ -1,7 +1,7 @@
-"""A device on wgpu-py: it blocks inside its async methods and never suspends.
+"""A device of wgpu-py as a webtune device: it blocks inside its async methods and never suspends.
 
-Works on any package with wgpu-py's API (wgpu, wgpudawn): the device object brings its own library,
-so this module imports neither.
+It works with any package that has wgpu-py's API (wgpu, wgpudawn): the device object brings its own
+library, so this module imports neither.
 """
 
 from __future__ import annotations
@@ -14,6 +14,11 @@ from weakref import WeakValueDictionary
 
 from webtune.errors import ArgumentError, LaunchError, UsageError
 from webtune.gpu.base import (
+    COPY_DST,
+    COPY_SRC,
+    MAP_READ,
+    STORAGE,
+    UNIFORM,
     Clock,
     Copy,
     Dispatch,
@@ -22,19 +27,14 @@ from webtune.gpu.base import (
     Program,
     Shot,
     Span,
+    check_bindable,
+    check_read,
+    check_write,
+    padded_bytes,
 )
-from webtune.gpu.native.link import (
-    COPY_DST,
-    COPY_SRC,
-    MAP_READ,
-    STORAGE,
-    UNIFORM,
-    Link,
-)
+from webtune.gpu.native.link import Link
 from webtune.gpu.native.programs import NativeProgram, Programs
 from webtune.gpu.native.timing import encode_copies, encode_pass, open_timer
-
-__all__ = ["NativeDevice"]
 
 _IDENTIFYING_LIMITS = (
     "maxComputeWorkgroupStorageSize",
@@ -45,6 +45,16 @@ _IDENTIFYING_LIMITS = (
     "maxComputeWorkgroupsPerDimension",
     "maxStorageBufferBindingSize",
     "maxStorageBuffersPerShaderStage",
+)
+_IDENTIFYING_INFO = (
+    "vendor",
+    "architecture",
+    "device",
+    "description",
+    "vendor_id",
+    "device_id",
+    "adapter_type",
+    "backend_type",
 )
 _SHOT_S = 0.25
 _SPELLING = {"subgroup": "subgroups"}
@@ -69,82 +79,53 @@ class NativeDevice:
         """Opens the clock too, which takes some 10 to 40 ms. `DeviceLost` when `raw` is gone."""
         self.raw = raw
         self.owned = owned
+        self.timeout_s = timeout_s
         self._link = Link(raw, timeout_s)
         # Weak, so that a buffer which its user forgot is freed with its last reference.
         self._made: WeakValueDictionary[int, Handle] = WeakValueDictionary()
         self._programs = Programs(self._link)
         if self._link.probe():
             self._link.check()
-        self._features = frozenset(_SPELLING.get(name, name) for name in raw.features)
-        self._limits = MappingProxyType(
+        self.features = frozenset(_SPELLING.get(name, name) for name in raw.features)
+        self.limits: Mapping[str, int] = MappingProxyType(
             {_camel_case(name): int(value) for name, value in dict(raw.limits).items()}
         )
-        self._identity = _identify(raw, self._features, self._limits)
+        self.identity = _identify(raw, self.features, self.limits)
         self._timer = open_timer(self._link, self._programs, self)
-
-    @property
-    def identity(self) -> Identity:
-        return self._identity
 
     @property
     def clock(self) -> Clock:
         return self._timer.clock
 
     @property
-    def features(self) -> frozenset[str]:
-        return self._features
-
-    @property
-    def limits(self) -> Mapping[str, int]:
-        return self._limits
-
-    @property
     def lost(self) -> str | None:
         return self._link.probe()
 
-    @property
-    def timeout_s(self) -> float:
-        return self._link.timeout_s
+    # ---- buffers ---------------------------------------------------------------------------
 
     def create_buffer(self, nbytes: int, *, uniform: bool = False, label: str = "") -> Handle:
-        step = 16 if uniform else 4
-        size_bytes = max(step, -(-nbytes // step) * step)
         usage = STORAGE | COPY_SRC | COPY_DST | (UNIFORM if uniform else 0)
-        handle = self._link.buffer(size_bytes, usage, label)
-        self._made[id(handle)] = handle
+        handle = self._link.buffer(padded_bytes(nbytes, 16 if uniform else 4), usage, label)
+        self._made[handle.uid] = handle
         return handle
 
     def adopt(self, raw: Any) -> int | None:
-        kind = getattr(self._library, "GPUBuffer", None)
+        kind = getattr(sys.modules[_package(self.raw)], "GPUBuffer", None)
         if kind is None or not isinstance(raw, kind):
             return None
-        if not raw.usage & (STORAGE | UNIFORM):
-            raise ArgumentError(
-                "this GPU buffer has neither STORAGE nor UNIFORM usage; create it with "
-                "usage=STORAGE | COPY_SRC | COPY_DST"
-            )
+        check_bindable(raw.usage)
         try:
             self._link.watch(raw)
             self._link.check_handles((raw,))
         except LaunchError as error:
             raise ArgumentError(f"this GPU buffer cannot be bound: {error}") from error
-        size_bytes: int = raw.size
-        return size_bytes
+        return int(raw.size)
 
     def write(self, handle: Handle, data: memoryview, offset_bytes: int = 0) -> None:
-        nbytes = data.nbytes
-        if nbytes == 0:
+        if not data.nbytes:
             return
-        short = -nbytes % 4
-        if offset_bytes < 0 or offset_bytes % 4 or offset_bytes + nbytes > handle.size:
-            raise ArgumentError(
-                f"{nbytes} bytes at offset {offset_bytes} do not fit a buffer of {handle.size} "
-                "bytes, or the offset is no multiple of 4"
-            )
-        if short and offset_bytes + nbytes + short != handle.size:
-            raise ArgumentError(
-                f"a write of {nbytes} bytes must be a multiple of 4 unless it ends its buffer"
-            )
+        check_write(handle.size, data.nbytes, offset_bytes)
+        short = -data.nbytes % 4
         flat = data.cast("B")
         with self._link.busy, self._link.guard() as raw:
             self._link.check_handles((handle,))
@@ -155,9 +136,8 @@ class NativeDevice:
         self._link.check()
         if nbytes == 0:
             return memoryview(b"")
-        span_bytes = -(-nbytes // 4) * 4
-        if span_bytes > handle.size:
-            raise ArgumentError(f"{nbytes} bytes asked of a buffer of {handle.size} bytes")
+        span_bytes = padded_bytes(nbytes)
+        check_read(handle.size, span_bytes)
         with self._link.busy:
             self._link.check_handles((handle,))
             data = self._link.bounded(lambda: self._read(handle, span_bytes))
@@ -165,10 +145,8 @@ class NativeDevice:
 
     def _read(self, handle: Handle, span_bytes: int) -> memoryview:
         staging = self._link.buffer(span_bytes, MAP_READ | COPY_DST, "webtune read")
-        with self._link.guard() as raw:
-            encoder = raw.create_command_encoder()
+        with self._link.commands() as encoder:
             encoder.copy_buffer_to_buffer(handle, 0, staging, 0, span_bytes)
-        self._link.submit(encoder)
         data = self._link.fetch(staging, span_bytes)
         staging.destroy()
         return data
@@ -176,15 +154,15 @@ class NativeDevice:
     def copy(self, copies: Sequence[Copy]) -> None:
         with self._link.busy:
             self._check_copies(copies)
-            with self._link.guard() as raw:
-                encoder = raw.create_command_encoder()
+            with self._link.commands() as encoder:
                 encode_copies(encoder, copies)
-            self._link.submit(encoder)
 
     def destroy_buffer(self, handle: Handle) -> None:
         # A buffer that is not on the list is the caller's own, or gone already.
-        if self._made.pop(id(handle), None) is not None and self._link.lost is None:
+        if self._made.pop(handle.uid, None) is not None and self._link.lost is None:
             self._link.destroy_buffer(handle)
+
+    # ---- programs --------------------------------------------------------------------------
 
     async def compile(self, dispatches: Sequence[Dispatch]) -> Program:
         return self.compile_now(dispatches)
@@ -199,11 +177,9 @@ class NativeDevice:
         with self._link.busy:
             native = self._own(program)
             self._check_copies(before)
-            with self._link.guard() as raw:
-                encoder = raw.create_command_encoder()
+            with self._link.commands() as encoder:
                 encode_copies(encoder, before)
                 encode_pass(encoder, native, 1)
-            self._link.submit(encoder)
 
     def encode(self, compute_pass: Any, program: Program) -> None:
         native = self._own(program)
@@ -219,6 +195,12 @@ class NativeDevice:
             raise ArgumentError(
                 "compute_pass has ended; record into it between begin_compute_pass() and end()"
             ) from error
+
+    def release(self, program: Program) -> None:
+        if isinstance(program, NativeProgram) and program.owner is self:
+            program.release()
+
+    # ---- timing ----------------------------------------------------------------------------
 
     async def time(self, shots: Sequence[Shot]) -> Sequence[Span]:
         with self._link.busy:
@@ -243,10 +225,6 @@ class NativeDevice:
         with self._link.busy:
             self._link.drain()
 
-    def release(self, program: Program) -> None:
-        if isinstance(program, NativeProgram) and program.owner is self:
-            self._programs.release(program)
-
     def close(self) -> None:
         with self._link.busy:
             usable = self._link.probe() is None
@@ -256,12 +234,7 @@ class NativeDevice:
                     self._link.destroy_buffer(handle)
             self._made.clear()
             self._programs.clear()
-            if self._link.lost != "it was closed":
-                self._link.close(destroy=self.owned and usable)
-
-    @property
-    def _library(self) -> Any:
-        return sys.modules[type(self.raw).__module__.partition(".")[0]]
+            self._link.close(destroy=self.owned and usable)
 
     def _own(self, program: Program) -> NativeProgram:
         self._link.check()
@@ -277,27 +250,15 @@ class NativeDevice:
 
 
 def _camel_case(name: str) -> str:
+    """WebGPU's spelling of a limit: "max-texture-dimension-2d" is "maxTextureDimension2D"."""
     head, *rest = name.replace("_", "-").split("-")
-    return head + "".join(word[:1].upper() + word[1:] for word in rest).replace("1d", "1D").replace(
-        "2d", "2D"
-    ).replace("3d", "3D")
+    words = (word.upper() if word[:1].isdigit() else word.capitalize() for word in rest)
+    return head + "".join(words)
 
 
 def _identify(raw: Any, features: frozenset[str], limits: Mapping[str, int]) -> Identity:
     info = dict(raw.adapter.info)
-    facts = {
-        name: str(info.get(name, ""))
-        for name in (
-            "vendor",
-            "architecture",
-            "device",
-            "description",
-            "vendor_id",
-            "device_id",
-            "adapter_type",
-            "backend_type",
-        )
-    }
+    facts = {name: str(info.get(name, "")) for name in _IDENTIFYING_INFO}
     facts["implementation"] = _implementation(raw)
     facts["features"] = " ".join(sorted(features))
     facts.update((name, str(limits[name])) for name in _IDENTIFYING_LIMITS if name in limits)
@@ -309,7 +270,11 @@ def _identify(raw: Any, features: frozenset[str], limits: Mapping[str, int]) -> 
 def _implementation(raw: Any) -> str:
     """Name and version of the WebGPU implementation, such as "wgpu_native 29.0.1.1"."""
     backend = sys.modules.get(type(raw).__module__.rpartition(".")[0])
-    library = sys.modules.get(type(raw).__module__.partition(".")[0])
+    library = sys.modules.get(_package(raw))
     name = getattr(backend, "__name__", "unknown").rpartition(".")[2]
     version = getattr(backend, "__version__", "") or getattr(library, "__version__", "")
     return f"{name} {version}".strip()
+
+
+def _package(raw: Any) -> str:
+    return type(raw).__module__.partition(".")[0]

@@ -1,4 +1,4 @@
-"""Content in, pipeline out: the same WGSL, entry, constants and bindings compile once a device."""
+"""Compiles dispatches: equal WGSL, entry point, constants and bindings compile once a device."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
 from webtune.errors import LaunchError
-from webtune.gpu.base import Binding, Dispatch
+from webtune.gpu.base import Binding, Dispatch, padded_bytes, program_label
 from webtune.gpu.native.link import COMPUTE_STAGE, Link
 
 T = TypeVar("T")
@@ -26,29 +26,27 @@ class Step:
 
     pipeline: Any
     group: Any
-    group_key: Hashable
-    handles: tuple[Any, ...]
     workgroups: tuple[int, int, int]
+    handles: tuple[Any, ...]
 
 
 class NativeProgram:
     """A compiled sequence of dispatches on one device."""
 
-    def __init__(self, owner: object, steps: tuple[Step, ...], label: str) -> None:
+    failure = None
+    """A refusal is raised by `compile` here, so none becomes known later."""
+
+    def __init__(self, owner: object, steps: Sequence[Step], label: str) -> None:
         self.owner = owner
-        self.steps = steps
+        self.label = label
+        self.steps = tuple(steps)
         self.handles = tuple(handle for step in steps for handle in step.handles)
-        self._label = label
         self.released = False
 
-    @property
-    def label(self) -> str:
-        return self._label
-
-    @property
-    def failure(self) -> str | None:
-        """Always None: here a refusal is raised by `compile`."""
-        return None
+    def release(self) -> None:
+        """Let go of the bind groups and buffers."""
+        self.released = True
+        self.steps = self.handles = ()
 
     def encode(self, compute_pass: Any, repeat: int = 1) -> None:
         """Record all steps `repeat` times. What is already set is not set again."""
@@ -72,8 +70,8 @@ class NativeProgram:
             compute_pass.dispatch_workgroups(0, 0, 0)
 
 
-class _Once:
-    """A cache whose values are made once, outside the lock, also when several threads ask.
+class _Cache:
+    """Values that are made once, outside the lock, also when several threads ask for the same.
 
     It keeps the `most` that were asked for last, and finds every other that something still uses.
     """
@@ -86,6 +84,7 @@ class _Once:
         self._lock = threading.Lock()
 
     def get(self, key: Hashable, make: Callable[[], T]) -> T:
+        """The value of `key`, made by `make` where there is none. What `make` raises is raised."""
         while True:
             with self._lock:
                 value: T | None = self._alive.get(key)
@@ -113,6 +112,7 @@ class _Once:
             del self._kept[next(iter(self._kept))]
 
     def clear(self) -> None:
+        """Forget every value."""
         with self._lock:
             self._kept.clear()
             self._alive.clear()
@@ -122,65 +122,48 @@ class _Once:
 
 
 class Programs:
-    """Caches of one device: modules by source, layouts by binding kinds, pipelines by content,
-    bind groups by buffers. Bind groups are counted, so a released program frees them."""
+    """Makes the programs of one device, and keeps what several of them use."""
 
     def __init__(self, link: Link) -> None:
         self._link = link
-        self.modules, self.layouts = _Once(_KEPT_MODULES), _Once(_KEPT_MODULES)
-        self.pipelines = _Once(_KEPT_PIPELINES)
-        self._groups: dict[Hashable, tuple[Any, int]] = {}
-        self._groups_lock = threading.Lock()
+        self.modules = _Cache(_KEPT_MODULES)
+        self.layouts = _Cache(_KEPT_MODULES)
+        self.pipelines = _Cache(_KEPT_PIPELINES)
+        self.groups = _Cache(0)
 
     def build(self, owner: object, dispatches: Sequence[Dispatch]) -> NativeProgram:
-        """Compile everything and submit it once with no workgroups, so that what the validator
-        refuses only when a pass ends (sizes of bindings) is refused here. It is submitted because
-        wgpu never frees what was encoded and then dropped."""
-        steps: list[Step] = []
-        label = dispatches[0].label if dispatches else ""
-        program = NativeProgram(owner, (), label)
-        try:
-            for dispatch in dispatches:
-                self._check_workgroups(dispatch.workgroups)
-                steps.append(self._step(dispatch))
-            program = NativeProgram(owner, tuple(steps), label)
-            with self._link.busy:
-                self._link.check_handles(program.handles)
-                with self._link.guard() as raw:
-                    encoder = raw.create_command_encoder()
-                    compute_pass = encoder.begin_compute_pass()
-                    program.rehearse(compute_pass)
-                    compute_pass.end()
-                self._link.submit(encoder)
-        except BaseException:
-            self._release_steps(steps)
-            raise
+        """A program that the device `owner` may run. `LaunchError` with the compiler's message.
+
+        It is submitted once with no workgroups, so that what the validator refuses only when a
+        pass ends (sizes of bindings) is refused here; wgpu never frees what was encoded and then
+        dropped.
+        """
+        for dispatch in dispatches:
+            self._check_workgroups(dispatch.workgroups)
+        steps = [self._step(dispatch) for dispatch in dispatches]
+        program = NativeProgram(owner, steps, program_label(dispatches))
+        with self._link.busy:
+            self._link.check_handles(program.handles)
+            with self._link.commands() as encoder:
+                compute_pass = encoder.begin_compute_pass()
+                program.rehearse(compute_pass)
+                compute_pass.end()
         return program
 
-    def release(self, program: NativeProgram) -> None:
-        if not program.released:
-            program.released = True
-            self._release_steps(program.steps)
-
     def clear(self) -> None:
-        for cache in (self.modules, self.layouts, self.pipelines):
+        """Forget all that was compiled."""
+        for cache in (self.modules, self.layouts, self.pipelines, self.groups):
             cache.clear()
-        with self._groups_lock:
-            self._groups.clear()
-
-    @property
-    def group_count(self) -> int:
-        """How many bind groups are alive."""
-        return len(self._groups)
 
     def _step(self, dispatch: Dispatch) -> Step:
         kinds = tuple((binding.index, binding.kind) for binding in dispatch.bindings)
+        bound = tuple((binding.handle.uid, _bound_bytes(binding)) for binding in dispatch.bindings)
         layout = self.layouts.get(kinds, lambda: self._layout(kinds))
         key = (dispatch.source, dispatch.entry, dispatch.constants, kinds)
         pipeline = self.pipelines.get(key, lambda: self._pipeline(dispatch, layout.pipeline))
-        group, group_key = self._group(kinds, layout.bind, dispatch.bindings)
+        group = self.groups.get((kinds, bound), lambda: self._group(layout, dispatch.bindings))
         handles = tuple(binding.handle for binding in dispatch.bindings)
-        return Step(pipeline, group, group_key, handles, dispatch.workgroups)
+        return Step(pipeline, group, dispatch.workgroups, handles)
 
     def _check_workgroups(self, workgroups: tuple[int, int, int]) -> None:
         most = self._link.raw.limits["max-compute-workgroups-per-dimension"]
@@ -198,6 +181,17 @@ class Programs:
         with self._link.guard() as raw:
             bind = raw.create_bind_group_layout(entries=entries)
             return _Layout(bind, raw.create_pipeline_layout(bind_group_layouts=[bind]))
+
+    def _group(self, layout: _Layout, bindings: Sequence[Binding]) -> Any:
+        entries = [
+            {
+                "binding": binding.index,
+                "resource": {"buffer": binding.handle, "offset": 0, "size": _bound_bytes(binding)},
+            }
+            for binding in bindings
+        ]
+        with self._link.guard() as raw:
+            return raw.create_bind_group(layout=layout.bind, entries=entries)
 
     def _pipeline(self, dispatch: Dispatch, layout: Any) -> Any:
         module = self.modules.get(dispatch.source, lambda: self._module(dispatch.source))
@@ -236,54 +230,17 @@ class Programs:
             with self._link.guard() as raw:
                 return raw.create_shader_module(code=plain)
 
-    def _group(
-        self, kinds: Hashable, layout: Any, bindings: Sequence[Binding]
-    ) -> tuple[Any, Hashable]:
-        bound = tuple((b.index, id(b.handle), _bound_bytes(b)) for b in bindings)
-        key = (kinds, bound)
-        with self._groups_lock:
-            found = self._groups.get(key)
-            if found is None:
-                entries = [
-                    {
-                        "binding": b.index,
-                        "resource": {"buffer": b.handle, "offset": 0, "size": _bound_bytes(b)},
-                    }
-                    for b in bindings
-                ]
-                with self._link.guard() as raw:
-                    # The handles stay referenced, so no id is reused while its key lives.
-                    made = raw.create_bind_group(layout=layout, entries=entries)
-                found = (_Kept(made, tuple(b.handle for b in bindings)), 0)
-            self._groups[key] = (found[0], found[1] + 1)
-        return found[0].group, key
-
-    def _release_steps(self, steps: Sequence[Step]) -> None:
-        with self._groups_lock:
-            for step in steps:
-                found = self._groups.get(step.group_key)
-                if found is None:
-                    continue
-                if found[1] <= 1:
-                    del self._groups[step.group_key]
-                else:
-                    self._groups[step.group_key] = (found[0], found[1] - 1)
-
 
 @dataclass(frozen=True, eq=False)
 class _Layout:
+    """Layouts of a bind group and of the pipelines that take it."""
+
     bind: Any
     pipeline: Any
-
-
-@dataclass(frozen=True, slots=True)
-class _Kept:
-    group: Any
-    handles: tuple[Any, ...]
 
 
 def _bound_bytes(binding: Binding) -> int:
     # A uniform struct is padded to 16 bytes by WGSL, whatever the host array's length is.
     step = 16 if binding.kind == "uniform" else 4
     size_bytes: int = binding.handle.size
-    return min(size_bytes, max(step, -(-binding.nbytes // step) * step))
+    return min(size_bytes, padded_bytes(binding.nbytes, step))

@@ -5,9 +5,20 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
-from webtune.gpu.base import Clock, Copy, Dispatch, Shot, Span
+from webtune.gpu.base import (
+    COPY_DST,
+    COPY_SRC,
+    MAP_READ,
+    QUERY_RESOLVE,
+    Clock,
+    Copy,
+    Dispatch,
+    Shot,
+    Span,
+    padded_bytes,
+)
 from webtune.gpu.clock import (
     choose_period,
     estimate_quantum_ticks,
@@ -15,7 +26,7 @@ from webtune.gpu.clock import (
     ticks_to_ns,
     wall_resolution_ns,
 )
-from webtune.gpu.native.link import COPY_DST, COPY_SRC, MAP_READ, QUERY_RESOLVE, Link
+from webtune.gpu.native.link import Link
 from webtune.gpu.native.programs import NativeProgram, Programs
 
 _BATCH = 128
@@ -25,28 +36,21 @@ _OPENING_LIMIT_S = 0.03
 _TRIVIAL = "@compute @workgroup_size(1) fn main() {}"
 
 
-class Timer(Protocol):
-    """Takes shots in order on an idle queue."""
-
-    clock: Clock
-
-    def take(self, shots: Sequence[Shot]) -> list[Span]: ...
-    def close(self) -> None: ...
-
-
 def encode_copies(encoder: Any, copies: Sequence[Copy]) -> None:
+    """Record copies of whole words, as WebGPU wants them."""
     for copy in copies:
-        nbytes = min(-(-copy.nbytes // 4) * 4, copy.source.size, copy.target.size)
+        nbytes = min(padded_bytes(copy.nbytes), copy.source.size, copy.target.size)
         encoder.copy_buffer_to_buffer(copy.source, 0, copy.target, 0, nbytes)
 
 
 def encode_pass(encoder: Any, program: Any, repeat: int, writes: Any = None) -> None:
+    """Record a compute pass that runs `program` `repeat` times, with timestamps `writes`."""
     compute_pass = encoder.begin_compute_pass(timestamp_writes=writes)
     program.encode(compute_pass, repeat)
     compute_pass.end()
 
 
-def open_timer(link: Link, programs: Programs, owner: object) -> Timer:
+def open_timer(link: Link, programs: Programs, owner: object) -> TimestampTimer | WallTimer:
     """The best clock that the device really has: timestamps, when it has them and they agree
     with the host's clock; the wall otherwise."""
     trivial = programs.build(owner, [Dispatch(_TRIVIAL, "main", (), (), (1, 1, 1), "webtune")])
@@ -72,10 +76,13 @@ class TimestampTimer:
     def open(cls, link: Link, trivial: NativeProgram) -> TimestampTimer | None:
         """A timer with its period and quantum found by measuring, or None when the device's
         ticks contradict the host's clock. Takes some 10 to 40 ms."""
-        timer = cls(link)
-        timer._warm(trivial)
+        timer, shot = cls(link), Shot(trivial)
+        timer._ticks([shot] * 2)  # Some drivers compile inside the first dispatch.
         first_ns = time.perf_counter_ns()
-        readings = timer._ticks([(Shot(trivial), time.sleep, _OPENING_PAUSE_S), (Shot(trivial),)])
+        timer._shoot(shot, 0)
+        time.sleep(_OPENING_PAUSE_S)
+        timer._shoot(shot, 1)
+        readings = timer._resolve(2)
         wall_ns = time.perf_counter_ns() - first_ns
         period_ns = choose_period(readings[-1] - readings[0], wall_ns, _periods(link.raw))
         if period_ns is None:
@@ -83,7 +90,7 @@ class TimestampTimer:
             return None
         deadline_ns = time.perf_counter_ns() + round(_OPENING_LIMIT_S * 1e9)
         for _ in range(3):
-            readings += timer._ticks([(Shot(trivial),)] * (_OPENING_PASSES // 3))
+            readings += timer._ticks([shot] * (_OPENING_PASSES // 3))
             if time.perf_counter_ns() > deadline_ns:
                 break
         step_ns = quantum_ns(estimate_quantum_ticks(readings), period_ns)
@@ -91,11 +98,15 @@ class TimestampTimer:
         return timer
 
     def take(self, shots: Sequence[Shot]) -> list[Span]:
+        """A span for each shot, taken in order on an idle queue."""
         spans: list[Span] = []
         for start in range(0, len(shots), _BATCH):
             batch = shots[start : start + _BATCH]
-            submitted_ns: list[int] = []
-            ticks = self._ticks([(shot,) for shot in batch], submitted_ns)
+            submitted_ns = []
+            for index, shot in enumerate(batch):
+                submitted_ns.append(time.perf_counter_ns())
+                self._shoot(shot, index)
+            ticks = self._resolve(len(batch))
             done_ns = time.perf_counter_ns()
             for index, shot in enumerate(batch):
                 begin, end = ticks[2 * index], ticks[2 * index + 1]
@@ -104,30 +115,14 @@ class TimestampTimer:
         return spans
 
     def close(self) -> None:
-        for thing in (self._queries, self._resolved, self._mapped):
-            thing.destroy()
+        """Destroy the timer's own objects."""
+        for made in (self._queries, self._resolved, self._mapped):
+            made.destroy()
 
-    def _warm(self, trivial: NativeProgram) -> None:
-        # Some drivers compile inside the first dispatch.
-        self._ticks([(Shot(trivial),)] * 2)
-
-    def _ticks(self, plan: Sequence[Any], submitted_ns: list[int] | None = None) -> list[int]:
-        """Raw readings, two a shot. A plan's item may carry a function and its argument, called
-        after its submit."""
-        for index, (shot, *then) in enumerate(plan):
-            if submitted_ns is not None:
-                submitted_ns.append(time.perf_counter_ns())
+    def _ticks(self, shots: Sequence[Shot]) -> list[int]:
+        for index, shot in enumerate(shots):
             self._shoot(shot, index)
-            if then:
-                then[0](then[1])
-        nbytes = 16 * len(plan)
-        self._mapped = self._link.unmapped(self._mapped)
-        with self._link.guard() as raw:
-            encoder = raw.create_command_encoder()
-            encoder.resolve_query_set(self._queries, 0, 2 * len(plan), self._resolved, 0)
-            encoder.copy_buffer_to_buffer(self._resolved, 0, self._mapped, 0, nbytes)
-        self._link.submit(encoder)
-        return self._link.fetch(self._mapped, nbytes).cast("B").cast("Q").tolist()
+        return self._resolve(len(shots))
 
     def _shoot(self, shot: Shot, index: int) -> None:
         writes = {
@@ -135,13 +130,17 @@ class TimestampTimer:
             "beginning_of_pass_write_index": 2 * index,
             "end_of_pass_write_index": 2 * index + 1,
         }
-        with self._link.guard() as raw:
-            encoder = raw.create_command_encoder()
-            encode_copies(encoder, shot.before)
-            if shot.evict is not None:
-                encode_pass(encoder, shot.evict, 1)
+        with self._link.commands() as encoder:
+            _encode_before(encoder, shot)
             encode_pass(encoder, shot.program, shot.repeat, writes)
-        self._link.submit(encoder)
+
+    def _resolve(self, count: int) -> list[int]:
+        """Raw readings of the first `count` shots, two of each."""
+        self._mapped = self._link.unmapped(self._mapped)
+        with self._link.commands() as encoder:
+            encoder.resolve_query_set(self._queries, 0, 2 * count, self._resolved, 0)
+            encoder.copy_buffer_to_buffer(self._resolved, 0, self._mapped, 0, 16 * count)
+        return self._link.fetch(self._mapped, 16 * count).cast("B").cast("Q").tolist()
 
 
 class WallTimer:
@@ -157,11 +156,13 @@ class WallTimer:
         self.clock = Clock("wall", wall_resolution_ns(launches_ns[2:], step_ns))
 
     def take(self, shots: Sequence[Shot]) -> list[Span]:
+        """A span for each shot, taken in order on an idle queue."""
         return [self._span(shot) for shot in shots]
 
     def close(self) -> None:
-        for thing in (self._mapped, self._source):
-            thing.destroy()
+        """Destroy the timer's own objects."""
+        for made in (self._mapped, self._source):
+            made.destroy()
 
     def _span(self, shot: Shot) -> Span:
         started_ns = time.perf_counter_ns()
@@ -173,15 +174,10 @@ class WallTimer:
         return Span(twice_ns - once_ns, shot.repeat, wall_ns, once_ns + twice_ns)
 
     def _prepare(self, shot: Shot) -> None:
-        if not shot.before and shot.evict is None:
-            return
-        with self._link.guard() as raw:
-            encoder = raw.create_command_encoder()
-            encode_copies(encoder, shot.before)
-            if shot.evict is not None:
-                encode_pass(encoder, shot.evict, 1)
-        self._link.submit(encoder)
-        self._link.drain()
+        if shot.before or shot.evict is not None:
+            with self._link.commands() as encoder:
+                _encode_before(encoder, shot)
+            self._link.drain()
 
     def _launch_ns(self, program: Any, repeat: int) -> int:
         self._mapped = self._link.unmapped(self._mapped)
@@ -193,6 +189,12 @@ class WallTimer:
         self._link.submit(encoder)
         self._link.fetch(self._mapped, 4)
         return time.perf_counter_ns() - started_ns
+
+
+def _encode_before(encoder: Any, shot: Shot) -> None:
+    encode_copies(encoder, shot.before)
+    if shot.evict is not None:
+        encode_pass(encoder, shot.evict, 1)
 
 
 def _periods(raw: Any) -> list[float]:

@@ -1,24 +1,24 @@
-"""The JavaScript between Python and `GPUDevice`: encode, submit, map. It decides nothing.
-
-A whole dispatch through Python's proxies costs several times one call to a function written here
-(measured: 34 µs against 13 µs), and numbers and strings cross without leaving a proxy behind. So
-programs, pipelines and mapped ranges live on this side under numbers. No promise given to Python
-rejects: each becomes a number, or a text "launch:…", "timeout:…" or "lost:…".
-"""
-
-PLUMBING = r"""
+// Encodes, submits and maps for Python, next to the page's GPUDevice. It decides nothing.
+//
+// A whole dispatch through Python's proxies costs several times one call to a function written here
+// (measured: 34 µs against 13 µs), and numbers and strings cross without leaving a proxy behind. So
+// programs, pipelines and mapped ranges live on this side under numbers. No promise given to Python
+// rejects: each becomes a number, or a text "launch:…", "timeout:…" or "lost:…".
+//
+// The file is one expression: a function from a GPUDevice, the size of its query set (0: none) and
+// the time-out of its work to the engine.
 (device, queryCount, timeoutMs) => {
   const queue = device.queue;
   const texts = [], modules = new Map(), layouts = new Map(), pipelines = new Map();
   const programs = new Map(), tickets = new Map(), passes = [], pending = new Set();
-  const dead = new WeakSet();
-  let last = 0, lost = "", hides = 0, told = false, closed = false, wake = [];
+  const destroyed = new WeakSet();
+  let lastNumber = 0, lost = "", hides = 0, saidHidden = false, closed = false, unseen = [];
 
   const lose = reason => {
     if (lost) return;
     lost = reason;
     for (const refuse of [...pending]) refuse("lost:" + reason);
-    for (const go of wake.splice(0)) go(0);
+    for (const go of unseen.splice(0)) go(0);
   };
   device.lost.then(info => {
     const reason = String((info && info.reason) || "unknown");
@@ -26,16 +26,16 @@ PLUMBING = r"""
   });
 
   const inPage = typeof document !== "undefined";
-  const hidden = () => told || (inPage && document.visibilityState === "hidden");
+  const hidden = () => saidHidden || (inPage && document.visibilityState === "hidden");
   const seen = () => {
     if (hidden()) hides += 1;
-    else for (const go of wake.splice(0)) go(0);
+    else for (const go of unseen.splice(0)) go(0);
   };
   if (inPage) document.addEventListener("visibilitychange", seen);
 
   // The first of: the work, the loss of the device, the time-out. A page that was hidden meanwhile
   // may have been frozen: its timer says nothing, so it is set again.
-  const settle = (work, most = timeoutMs) => new Promise(done => {
+  const bounded = (work, most = timeoutMs) => new Promise(done => {
     if (lost) return done("lost:" + lost);
     let timer = 0, at = hides;
     const finish = value => {
@@ -70,9 +70,9 @@ PLUMBING = r"""
     return "";
   };
   // The device tells of a destroyed buffer too late, and drops the whole submit.
-  const gone = (buffers, step) => {
+  const destroyedIn = (buffers, step) => {
     for (let i = 0; i < buffers.length; i++)
-      if (i % 3 !== step && dead.has(buffers[i])) return "launch:a buffer of it was destroyed";
+      if (i % 3 !== step && destroyed.has(buffers[i])) return "launch:a buffer of it was destroyed";
     return "";
   };
   const copyInto = (encoder, copies) => {
@@ -89,7 +89,7 @@ PLUMBING = r"""
       pass.dispatchWorkgroups(step.x, step.y, step.z);
     }
   };
-  const once = (encoder, steps) => {
+  const encodePass = (encoder, steps) => {
     const pass = encoder.beginComputePass();
     encodeInto(pass, steps, 1);
     pass.end();
@@ -97,7 +97,7 @@ PLUMBING = r"""
   // Encoded and thrown away: what a dispatch is refused for shows now, not in a sample.
   const rehearse = steps => {
     const encoder = device.createCommandEncoder();
-    once(encoder, steps);
+    encodePass(encoder, steps);
     encoder.finish();
   };
   const timed = slot => passes[slot] || (passes[slot] = { timestampWrites: {
@@ -116,9 +116,9 @@ PLUMBING = r"""
       const scope = scoped(() => { module = device.createShaderModule({ code: texts[number] }); });
       found = (async () => {
         const [error, info] = await Promise.all([scope, module.getCompilationInfo()]);
-        const told = info.messages.filter(m => m.type === "error").map(m =>
+        const messages = info.messages.filter(m => m.type === "error").map(m =>
           m.lineNum ? `line ${m.lineNum}: ${m.message} (column ${m.linePos})` : m.message);
-        return { module, error: told.join("; ") || (error ? error.message : "") };
+        return { module, error: messages.join("; ") || (error ? error.message : "") };
       })();
       found.now = module;
       modules.set(number, found);
@@ -184,7 +184,7 @@ PLUMBING = r"""
   };
   const assemble = async (specs, buffers) => {
     const made = await Promise.all(specs.map(spec => pipelineOf(spec).ready));
-    const bad = made.find(one => one.error);
+    const bad = made.find(found => found.error);
     if (bad) return "launch:" + bad.error;
     let steps;
     const error = await scoped(() => {
@@ -192,27 +192,27 @@ PLUMBING = r"""
       rehearse(steps);
     });
     if (error) return "launch:" + error.message;
-    programs.set(++last, { steps, buffers, failure: "" });
-    return last;
+    programs.set(++lastNumber, { steps, buffers, failure: "" });
+    return lastNumber;
   };
   const assembleNow = (specs, buffers) => {
     const program = { steps: [], buffers, failure: "" };
     let bad;
     scoped(() => {
       const made = specs.map(pipelineNow);
-      bad = made.find(one => one.error);
+      bad = made.find(found => found.error);
       if (bad) return;
       program.steps = bindInto(specs, made, buffers);
       rehearse(program.steps);
     }).then(error => { if (error) program.failure = error.message; });
     if (bad) return "launch:" + bad.error;
-    programs.set(++last, program);
-    return last;
+    programs.set(++lastNumber, program);
+    return lastNumber;
   };
   const fetch = (fill, nbytes) => {
     const staging = device.createBuffer({ size: nbytes, usage: 0x0001 | 0x0008 });
     const scope = scoped(() => submitted(encoder => fill(encoder, staging)));
-    const ready = settle((async () => {
+    const ready = bounded((async () => {
       const failed = await staging.mapAsync(1).then(() => null, error => error);
       const error = await scope;
       if (!failed && !error) return 0;
@@ -220,16 +220,22 @@ PLUMBING = r"""
       if (failed) await new Promise(later => setTimeout(later, 20));
       throw error || failed;
     })());
-    tickets.set(++last, { staging, ready });
-    return last;
+    tickets.set(++lastNumber, { staging, ready });
+    return lastNumber;
   };
 
   return {
     lost: () => lost,
+    limits: () => {
+      const found = {};
+      for (const name in device.limits)
+        if (typeof device.limits[name] === "number") found[name] = device.limits[name];
+      return JSON.stringify(found);
+    },
     lose,
     text: source => texts.push(source) - 1,
     // Compilers are slow where work is not: software adapters take seconds for one pipeline.
-    compile: (json, ...buffers) => settle(assemble(JSON.parse(json), buffers), 4 * timeoutMs),
+    compile: (json, ...buffers) => bounded(assemble(JSON.parse(json), buffers), 4 * timeoutMs),
     compileNow: (json, ...buffers) => assembleNow(JSON.parse(json), buffers),
     failure: id => { const program = programs.get(id); return program ? program.failure : ""; },
     release: id => { programs.delete(id); },
@@ -242,13 +248,13 @@ PLUMBING = r"""
         view.release();
       }
     },
-    destroyBuffer: buffer => { dead.add(buffer); buffer.destroy(); },
-    copy: (...copies) => gone(copies, 2) || submitted(encoder => copyInto(encoder, copies)),
+    destroyBuffer: buffer => { destroyed.add(buffer); buffer.destroy(); },
+    copy: (...copies) => destroyedIn(copies, 2) || submitted(encoder => copyInto(encoder, copies)),
     submit: (id, ...copies) => {
       const program = programs.get(id);
-      return gone(copies, 2) || gone(program.buffers, 3) || submitted(encoder => {
+      return destroyedIn(copies, 2) || destroyedIn(program.buffers, 3) || submitted(encoder => {
         copyInto(encoder, copies);
-        once(encoder, program.steps);
+        encodePass(encoder, program.steps);
       });
     },
     encode: (pass, id) => encodeInto(pass, programs.get(id).steps, 1),
@@ -257,12 +263,12 @@ PLUMBING = r"""
       const before = performance.now();
       const scope = scoped(() => submitted(encoder => {
         copyInto(encoder, copies);
-        if (evict) once(encoder, programs.get(evict).steps);
+        if (evict) encodePass(encoder, programs.get(evict).steps);
         const pass = querySet ? encoder.beginComputePass(timed(slot)) : encoder.beginComputePass();
         encodeInto(pass, programs.get(id).steps, repeat);
         pass.end();
       }));
-      return settle(queue.onSubmittedWorkDone().then(async () => {
+      return bounded(queue.onSubmittedWorkDone().then(async () => {
         const took = performance.now() - before;
         const error = await scope;
         if (error) throw error;
@@ -284,10 +290,10 @@ PLUMBING = r"""
       tickets.delete(ticket);
       if (held) held.staging.destroy();
     },
-    hide: yes => { told = yes; seen(); },
+    hide: yes => { saidHidden = yes; seen(); },
     hides: () => hidden() ? -1 : hides,
     shown: () => new Promise(go => {
-      if (hidden() && !lost && !closed) wake.push(go);
+      if (hidden() && !lost && !closed) unseen.push(go);
       else go(0);
     }),
     counts: () => JSON.stringify({ programs: programs.size, pipelines: pipelines.size,
@@ -300,8 +306,7 @@ PLUMBING = r"""
       probe.destroy();
       if (querySet) { querySet.destroy(); resolved.destroy(); }
       if (destroy) device.destroy();
-      for (const go of wake.splice(0)) go(0);
+      for (const go of unseen.splice(0)) go(0);
     },
   };
 }
-"""
