@@ -15,14 +15,12 @@ from typing import Any
 
 from webtune import strategies
 from webtune.config import Config, resolve
-from webtune.errors import UsageError
 from webtune.gpu.browser.adapters import adopt_device, browser_version, open_device
 from webtune.gpu.browser.device import pyodide_module
 from webtune.report.decision_log import open_sink
-from webtune.store.base import Store
+from webtune.store.base import Store, checked_store
 from webtune.store.bundle import Bundle, Layered
-from webtune.store.memory import MemoryStore
-from webtune.store.none import NoStore
+from webtune.store.memory import MemoryStore, NoStore
 from webtune.store.opfs import OpfsStore
 from webtune.tuner import Tuner
 from webtune.tuning.host import own_version
@@ -131,10 +129,4 @@ def choose_store(store: Any, config: Config) -> Store:
         if wanted == "none":
             return NoStore()
         return OpfsStore("default" if wanted == "auto" else wanted)
-    if not hasattr(wanted, "get") or not hasattr(wanted, "put"):
-        raise UsageError(
-            f"store= is of type {type(wanted).__name__}; use None, 'memory', 'none', the name of "
-            "a set of picks, or a store"
-        )
-    chosen: Store = wanted
-    return chosen
+    return checked_store(wanted, "None, 'memory', 'none', the name of a set of picks")

@@ -18,10 +18,9 @@ from webtune.config import Config, resolve
 from webtune.errors import ConfigError, UsageError
 from webtune.gpu.native.adapters import adopt_device, open_device
 from webtune.report.decision_log import open_sink
-from webtune.store.base import Store
+from webtune.store.base import Store, checked_store
 from webtune.store.bundle import Bundle, Layered
-from webtune.store.memory import MemoryStore
-from webtune.store.none import NoStore
+from webtune.store.memory import MemoryStore, NoStore
 from webtune.store.sqlite import SqliteStore
 from webtune.strategies.drive import complete
 from webtune.tuner import Tuner
@@ -103,13 +102,7 @@ def choose_store(store: Any, config: Config) -> Store:
                 "nothing, and a path names a folder"
             )
         return SqliteStore(folder=wanted)
-    if not hasattr(wanted, "get") or not hasattr(wanted, "put"):
-        raise UsageError(
-            f"store= is of type {type(wanted).__name__}; use None, 'memory', 'none', a folder, "
-            "or a store"
-        )
-    chosen: Store = wanted
-    return chosen
+    return checked_store(wanted, "None, 'memory', 'none', a folder")
 
 
 def open_native(

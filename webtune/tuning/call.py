@@ -88,7 +88,7 @@ class Problems:
         self._config = config
         self._hardware = device.identity.digest
         # Tuners whose stores are one place share their memory.
-        scope = getattr(store, "scope", None)
+        scope = store.scope
         if scope is None:
             self._picks = _PICKS_OF.setdefault(store, Picks())
         else:

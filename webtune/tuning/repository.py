@@ -15,7 +15,7 @@ from webtune.kernel.candidates import TunableSet
 from webtune.report import log
 from webtune.report.decision_log import Sink, decision
 from webtune.report.report import CandidateReport, TuneReport, report_from_record
-from webtune.store.base import Address, Store
+from webtune.store.base import Address, Selector, Store
 from webtune.store.record import CandidateRecord, Record
 from webtune.tuning.bounds import Bound
 from webtune.tuning.call import Problem, Problems
@@ -81,12 +81,7 @@ class Repository:
     def forget(self, address: Address) -> None:
         """Nothing of this key is known any more."""
         self._unstored.pop(address, None)
-        self._store.purge(
-            environment=address.environment,
-            hardware=address.hardware,
-            name=address.name,
-            key=address.key,
-        )
+        self._store.purge(Selector.of(address))
 
     def stored_index(self, problem: Problem) -> int | None:
         """The pick that the store has for this very set, as an index."""
