@@ -7,11 +7,10 @@ import pytest
 
 from webtune.gpu.base import Clock
 from webtune.kernel.space import Params
-from webtune.store.base import Address
+from webtune.store.base import Address, Selector
 from webtune.store.bundle import Bundle, Layered
 from webtune.store.decision import CandidateResult, Decision
-from webtune.store.memory import MemoryStore
-from webtune.store.none import NoStore
+from webtune.store.memory import MemoryStore, NoStore
 from webtune.store.sqlite import SqliteStore
 from webtune.strategies.drive import complete
 
@@ -100,7 +99,7 @@ def test_entries_are_ordered_by_address(store):
 def test_purging_forgets_what_matches_every_given_part(store, parts, left):
     for address in (A, replace(A, key="[2048]"), replace(A, environment="other")):
         store.put(address, record())
-    assert store.purge(**parts) == 3 - len(left)
+    assert store.purge(Selector(**parts)) == 3 - len(left)
     assert [f"{a.hardware}/{a.name}/{a.key}" for a, _ in own(store)] == left
 
 
@@ -166,7 +165,7 @@ def test_purging_a_hardware_forgives_its_suspects(store, parts, left):
     for hardware, candidate in (("gpu-a", "c"), ("gpu-b", "d")):
         store.begin(hardware, candidate)
         store.abandon(hardware)
-    store.purge(**parts)
+    store.purge(Selector(**parts))
     assert {hardware: set(store.suspects(hardware)) for hardware in left} == left
 
 

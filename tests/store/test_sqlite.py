@@ -19,7 +19,7 @@ from webtune.store.base import Address
 from webtune.store.decision import CandidateResult, Decision, encode
 from webtune.store.folder import FILE_NAME, custom_folder, user_folder
 from webtune.store.memory import MemoryStore
-from webtune.store.processes import DOUBT_S, Process, alive, this_process
+from webtune.store.processes import DOUBT_S, Process
 from webtune.store.sqlite import SqliteStore
 from webtune.strategies.drive import complete
 
@@ -276,16 +276,16 @@ store.close()
 
 
 def test_a_pid_that_is_used_again_is_another_process():
-    here = this_process()
-    assert alive(here, 0.0)
-    assert alive(here, DOUBT_S * 100)
-    assert not alive(replace(here, began="before"), 0.0)
+    here = Process.this()
+    assert here.alive(0.0)
+    assert here.alive(DOUBT_S * 100)
+    assert not replace(here, began="before").alive(0.0)
 
 
 def test_a_process_of_another_host_is_doubted_after_a_while():
     there = Process("elsewhere", 1, "")
-    assert alive(there, DOUBT_S / 2)
-    assert not alive(there, DOUBT_S * 2)
+    assert there.alive(DOUBT_S / 2)
+    assert not there.alive(DOUBT_S * 2)
 
 
 # ---- folders and files that refuse -------------------------------------------------------------
@@ -328,7 +328,7 @@ def test_a_system_without_a_home_means_one_warning_and_memory(monkeypatch):
     def none():
         raise RuntimeError("Could not determine home directory.")
 
-    monkeypatch.setattr("webtune.store.sqlite.user_folder", none)
+    monkeypatch.setattr("webtune.store.database.user_folder", none)
     store = SqliteStore()
     assert "home" in store.location
     with one_warning("home directory"):

@@ -8,6 +8,7 @@ import pytest
 
 import webtune as wt
 from webtune.config import Config
+from webtune.store.base import Selector
 from webtune.strategies.bounds import achieved
 from webtune.testing import ScriptedDevice
 from webtune.tuning.peaks import Peaks
@@ -262,7 +263,7 @@ def test_probes_that_are_missing_are_measured_and_the_others_are_not(opened, tmp
     first = opened(device(), store=tmp_path)
     peaks = first.peaks()
     [rung] = {a.key for a, _ in first.store.entries() if a.name == MEMORY.name and "32768" in a.key}
-    first.store.purge(name=MEMORY.name, key=rung)
+    first.store.purge(Selector(name=MEMORY.name, key=rung))
     first.close()
     gpu = device()
     second = opened(gpu, store=tmp_path)

@@ -18,7 +18,7 @@ from webtune.fingerprint.digests import canonical
 from webtune.hosts.native import STORES, native_config
 from webtune.report.format import counted, duration, spread
 from webtune.report.table import Table, wrapped
-from webtune.store.base import Address, Store
+from webtune.store.base import Address, Selector, Store
 from webtune.store.bundle import Bundle
 from webtune.store.decision import Decision, document
 from webtune.strategies.drive import complete
@@ -254,12 +254,10 @@ def forget(options: argparse.Namespace) -> int:
     elif wanted == _Wanted(None, None, None, wanted.hardware):
         # With the hardware go the candidates that were barred on it.
         for digest in {address.hardware for address in found} | {str(wanted.hardware)}:
-            store.purge(hardware=digest)
+            store.purge(Selector(hardware=digest))
     else:
         for each in found:
-            store.purge(
-                environment=each.environment, hardware=each.hardware, name=each.name, key=each.key
-            )
+            store.purge(Selector.of(each))
     nothing = "nothing was remembered" if options.all else f"nothing was forgotten: {NO_MATCH}"
     print(f"{_told(found)} forgotten" if found else nothing)
     return 0

@@ -263,18 +263,17 @@ def _store(tuner: wt.Tuner, caught: list[Any]) -> Finding:
     picks = [address for address, _ in store.entries() if not address.name.startswith(PEAKS)]
     here = sum(address.hardware == hardware for address in picks)
     suspects = len(store.suspects(hardware))
-    # Memory that was asked for is no fault; a store of another make says nothing of itself.
-    lasting = bool(getattr(store, "lasting", False))
     facts = {
         "location": store.location,
-        "writable": lasting,
+        "writable": store.lasting,
         "picks": len(picks),
         "picks_for_this_hardware": here,
         "barred": suspects,
     }
     text = f"{store.location}: {counted(len(picks), 'pick')}, {here} for this hardware"
     advice = "; ".join(str(each.message) for each in caught)
-    broken = not getattr(store, "lasting", True)
+    # Memory that was asked for is no fault.
+    broken = not store.lasting and tuner.config.store not in ("memory", "none")
     if broken:
         text = store.location
         advice = "name a folder that can be written: WEBTUNE_CACHE_DIR, or cache_dir in a file"

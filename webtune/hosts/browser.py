@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import platform
 import time
 from collections.abc import Callable, Coroutine, Sequence
@@ -15,7 +16,6 @@ from typing import Any
 
 from webtune import strategies
 from webtune.config import Config, resolve
-from webtune.errors import UsageError
 from webtune.gpu.browser.adapters import adopt_device, browser_version, open_device
 from webtune.gpu.browser.javascript import pyodide_module
 from webtune.hosts.shared import Stores, is_device, own_version, prepare
@@ -88,7 +88,11 @@ class BrowserHost:
         await asyncio.sleep(0)
 
 
-STORES = Stores(OpfsStore, lambda config: OpfsStore("default"), "the name of a set of picks")
+STORES = Stores(
+    lambda name: OpfsStore(os.fspath(name)),
+    lambda config: OpfsStore(),
+    "the name of a set of picks",
+)
 """OPFS, with one document for each name."""
 
 

@@ -1,6 +1,7 @@
 """One JSON document of records: the exchange between stores, and what an application ships.
 
-Merging is the same in any order and place by place; a place names its hardware.
+Merging gives the same in any order. It goes address by address, and an address names its hardware,
+so that records of different devices never mix.
 """
 
 from __future__ import annotations
@@ -9,39 +10,35 @@ import hashlib
 import json
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from dataclasses import asdict, dataclass, field, fields
+from functools import cached_property
+from typing import Any
 
 from webtune.errors import StoreWarning, UsageError, reason_of, warn
-from webtune.store.base import Address, Store
+from webtune.store.base import EVERYTHING, Address, Selector, Store
 from webtune.store.decision import Decision, Unreadable, document, merge, merge_all, read
 
-__all__ = ["SCHEMA", "Absorbing", "Bundle", "Layered"]
+__all__ = ["SCHEMA", "Bundle", "Layered"]
 
 SCHEMA = 1
 """Of the document; the records inside have their own."""
 
-PARTS = ("environment", "hardware", "name", "key")
-
-
-@runtime_checkable
-class Absorbing(Protocol):
-    """A store that merges in one step, which others cannot come between."""
-
-    def absorb(self, address: Address, record: Decision) -> bool: ...
+PARTS = tuple(part.name for part in fields(Address))
 
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """Records by address. `unreadable` has a sentence for each entry that was passed over."""
+    """Records by address, apart from any store. `unreadable` has a sentence for each entry of a
+    text that was passed over."""
 
     records: Mapping[Address, Decision] = field(default_factory=dict)
     unreadable: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, store: Store, *, hardware: str | None = None) -> Bundle:
-        """Everything in a store, or what it has for one hardware (an identity's digest)."""
-        return cls({a: r for a, r in store.entries() if hardware in (None, a.hardware)})
+        """Everything in a store, or what it has for one hardware (the digest of an identity)."""
+        wanted = Selector(hardware=hardware)
+        return cls({a: record for a, record in store.entries() if wanted.takes(a)})
 
     @classmethod
     def loads(cls, text: str | bytes) -> Bundle:
@@ -67,8 +64,7 @@ class Bundle:
                 unreadable.append(f"entry {number}: {found.reason}")
             else:
                 address, record = found
-                known = records.get(address)
-                records[address] = record if known is None else merge(known, record)
+                records[address] = merge(records.get(address, record), record)
         return cls(records, tuple(unreadable))
 
     @classmethod
@@ -93,35 +89,20 @@ class Bundle:
     def dumps(self) -> str:
         """The JSON text: equal bundles give equal texts, one entry a line."""
         entries = [
-            dict(zip(PARTS, _parts(address), strict=True)) | {"record": document(record)}
-            for address, record in sorted(self.records.items(), key=lambda each: each[0])
+            asdict(address) | {"record": document(self.records[address])}
+            for address in sorted(self.records)
         ]
         lines = ",\n".join(json.dumps(entry, sort_keys=True) for entry in entries)
         return f'{{"webtune": "bundle", "schema": {SCHEMA}, "entries": [\n{lines}\n]}}\n'
 
     def merge(self, other: Bundle) -> Bundle:
-        """Both in one: of two records of a place, the one with more and newer evidence."""
+        """Both in one: of two records of an address, the one with more and newer evidence."""
         unreadable = tuple(sorted({*self.unreadable, *other.unreadable}))
         return Bundle(merge_all(self.records, other.records), unreadable)
 
     def import_into(self, store: Store) -> int:
-        """Merge into a store; how many of its places changed."""
-        return sum(_absorb(store, address, record) for address, record in self.records.items())
-
-
-def _absorb(store: Store, address: Address, record: Decision) -> bool:
-    if isinstance(store, Absorbing):
-        return store.absorb(address, record)
-    known = store.get(address)
-    after = record if known is None else merge(known, record)
-    if after == known:
-        return False
-    store.put(address, after)
-    return True
-
-
-def _parts(address: Address) -> tuple[str, str, str, str]:
-    return address.environment, address.hardware, address.name, address.key
+        """Merge into a store; returns at how many of its addresses that changed something."""
+        return sum(store.absorb(address, record) for address, record in self.records.items())
 
 
 def _entry(entry: Any) -> tuple[Address, Decision] | Unreadable:
@@ -137,24 +118,30 @@ def _entry(entry: Any) -> tuple[Address, Decision] | Unreadable:
     return record if isinstance(record, Unreadable) else (address, record)
 
 
-class Layered:
+class Layered(Store):
     """A user's store above a bundle that is only read. Everything written goes to the user's."""
 
     def __init__(self, user: Store, bundle: Bundle) -> None:
         self._user = user
         self._bundle = bundle
-        text = bundle.dumps() if hasattr(user, "scope") else ""
-        self._digest = hashlib.sha256(text.encode()).hexdigest()[:20]
+
+    @cached_property
+    def _digest(self) -> str:
+        return hashlib.sha256(self._bundle.dumps().encode()).hexdigest()[:20]
 
     @property
     def scope(self) -> str | None:
         """The user's, with what the bundle says: picks of the one are none without the other."""
-        scope = getattr(self._user, "scope", None)
+        scope = self._user.scope
         return None if scope is None else f"{scope} above {self._digest}"
 
     @property
     def location(self) -> str:
         return f"{self._user.location}, above a bundle of {len(self._bundle.records)} records"
+
+    @property
+    def lasting(self) -> bool:
+        return self._user.lasting
 
     async def open(self) -> None:
         """Open the user's store; tells with one warning what in the bundle cannot be read."""
@@ -171,29 +158,20 @@ class Layered:
         return self._bundle.records.get(address) if own is None else own
 
     def put(self, address: Address, record: Decision) -> bool:
-        """Into the user's store."""
         return self._user.put(address, record)
 
     def absorb(self, address: Address, record: Decision) -> bool:
-        """Merge into the user's store; True when that changed it."""
-        return _absorb(self._user, address, record)
+        """Merge with what the user's store has; the bundle plays no part."""
+        return self._user.absorb(address, record)
 
     def entries(self) -> Iterable[tuple[Address, Decision]]:
         """What `get` would give, ordered by address."""
-        places = {address for address, _ in self._user.entries()} | set(self._bundle.records)
-        found = ((address, self.get(address)) for address in sorted(places))
-        return [(address, record) for address, record in found if record is not None]
+        found = {**self._bundle.records, **dict(self._user.entries())}
+        return sorted(found.items(), key=lambda item: item[0])
 
-    def purge(
-        self,
-        *,
-        environment: str | None = None,
-        hardware: str | None = None,
-        name: str | None = None,
-        key: str | None = None,
-    ) -> int:
+    def purge(self, selector: Selector = EVERYTHING) -> int:
         """From the user's store; the bundle stays."""
-        return self._user.purge(environment=environment, hardware=hardware, name=name, key=key)
+        return self._user.purge(selector)
 
     def begin(self, hardware: str, candidate: str) -> None:
         self._user.begin(hardware, candidate)
@@ -202,9 +180,7 @@ class Layered:
         self._user.end(hardware, candidate)
 
     def abandon(self, hardware: str) -> None:
-        abandon = getattr(self._user, "abandon", None)
-        if abandon is not None:
-            abandon(hardware)
+        self._user.abandon(hardware)
 
     def suspects(self, hardware: str) -> frozenset[str]:
         return self._user.suspects(hardware)

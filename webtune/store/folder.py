@@ -13,7 +13,8 @@ FILE_NAME = "picks.sqlite3"
 
 
 def user_folder() -> Path:
-    """The folder as platformdirs names it, or by the same custom where it is not installed.
+    """The folder as platformdirs names it. Where that is not installed (the core package needs no
+    other) the same folder by `custom_folder`, so that both kinds of processes share their picks.
 
     Raises `RuntimeError` where the system knows no home folder.
     """
@@ -27,8 +28,8 @@ def user_folder() -> Path:
 def custom_folder(platform: str, environ: Mapping[str, str]) -> Path:
     """The folder by custom: LOCALAPPDATA on Windows, Library/Caches on macOS, else XDG."""
     if platform == "win32":
-        local = environ.get("LOCALAPPDATA")
-        return (Path(local) if local else Path.home() / "AppData" / "Local") / "webtune" / "Cache"
+        local = environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local"
+        return Path(local) / "webtune" / "Cache"
     if platform == "darwin":
         return Path.home() / "Library" / "Caches" / "webtune"
     named = environ.get("XDG_CACHE_HOME", "").strip()

@@ -1,73 +1,55 @@
-"""A store that lasts as long as the process: the fall-back of the others, and their model."""
+"""Stores without a file: one that lasts as long as the process, and one that keeps nothing."""
 
 from __future__ import annotations
 
-import threading
-from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from webtune.store.base import LOST_STARTS, Address
+from webtune.store.base import EVERYTHING, Address, Selector, Store
 from webtune.store.decision import Decision, merge
+from webtune.store.journal import Event, Journalled, Start, What, advance
 
-__all__ = ["MemoryStore", "matches"]
-
-
-def matches(
-    address: Address,
-    environment: str | None,
-    hardware: str | None,
-    name: str | None,
-    key: str | None,
-) -> bool:
-    """Whether an address has every part that is given."""
-    wanted = (environment, hardware, name, key)
-    parts = (address.environment, address.hardware, address.name, address.key)
-    return all(want is None or want == part for want, part in zip(wanted, parts, strict=True))
+__all__ = ["MemoryStore", "NoStore"]
 
 
-class MemoryStore:
-    """Records in a dict. `why` says in `location` why nothing is kept for longer.
+class MemoryStore(Journalled, Store):
+    """Records in a dict; what other stores fall back on.
 
-    The journal has the starts of this process only. They are no suspects while they may still
-    end: a start becomes one when its device is abandoned, and counts as lost when the store is
-    closed.
+    `why` says in `location` why nothing is kept for longer; `records` are there from the start.
     """
 
-    def __init__(self, why: str = "") -> None:
+    session = "this store"
+
+    def __init__(self, why: str = "", records: Mapping[Address, Decision] | None = None) -> None:
+        super().__init__()
         self._why = why
-        self._lock = threading.RLock()
-        self._records: dict[Address, Decision] = {}
-        self._running: Counter[tuple[str, str]] = Counter()
-        self._lost: Counter[tuple[str, str]] = Counter()
-        self._dead: set[tuple[str, str]] = set()
+        self._records = dict(records or {})
+        self._journal: frozenset[Start] = frozenset()
 
     @property
     def location(self) -> str:
         return f"memory of this process ({self._why})" if self._why else "memory of this process"
 
-    scope: str | None = None
+    @property
+    def scope(self) -> str | None:
+        return None
+
+    @property
+    def lasting(self) -> bool:
+        return False
 
     async def open(self) -> None:
         """Nothing to make ready."""
 
-    def fill(self, records: Mapping[Address, Decision]) -> None:
-        """Take these in as they are."""
-        with self._lock:
-            self._records.update(records)
-
     def get(self, address: Address) -> Decision | None:
-        """The record, or None."""
         with self._lock:
             return self._records.get(address)
 
     def put(self, address: Address, record: Decision) -> bool:
-        """Remember in place of what was there. Always False: it ends with the process."""
         with self._lock:
             self._records[address] = record
         return False
 
     def absorb(self, address: Address, record: Decision) -> bool:
-        """Merge with what is there; True when that changed it."""
         with self._lock:
             before = self._records.get(address)
             after = record if before is None else merge(before, record)
@@ -75,62 +57,41 @@ class MemoryStore:
             return after != before
 
     def entries(self) -> Iterable[tuple[Address, Decision]]:
-        """All records, ordered by address."""
         with self._lock:
-            return sorted(self._records.items(), key=lambda each: each[0])
+            return sorted(self._records.items(), key=lambda item: item[0])
 
-    def purge(
-        self,
-        *,
-        environment: str | None = None,
-        hardware: str | None = None,
-        name: str | None = None,
-        key: str | None = None,
-    ) -> int:
-        """Forget what matches every given part; how many records went. Without environment, name
-        and key the suspects (of that hardware, or all) are forgotten too."""
+    def purge(self, selector: Selector = EVERYTHING) -> int:
         with self._lock:
-            gone = [a for a in self._records if matches(a, environment, hardware, name, key)]
+            gone = [address for address in self._records if selector.takes(address)]
             for address in gone:
                 del self._records[address]
-            if environment is name is key is None:
-                self._dead = {each for each in self._dead if hardware not in (None, each[0])}
-                for each in [each for each in self._lost if hardware in (None, each[0])]:
-                    del self._lost[each]
-            return len(gone)
-
-    def begin(self, hardware: str, candidate: str) -> None:
-        """Journal a start."""
-        with self._lock:
-            self._running[hardware, candidate] += 1
-
-    def end(self, hardware: str, candidate: str) -> None:
-        """Journal that it came back, if only after the store was closed: its lost starts are
-        forgotten, an abandoned one is not."""
-        with self._lock:
-            self._lost.pop((hardware, candidate), None)
-            self._running[hardware, candidate] -= 1
-            self._running += Counter()
-
-    def abandon(self, hardware: str) -> None:
-        """The device is given up: what is running on this hardware will not come back."""
-        with self._lock:
-            lost = {each for each in self._running if each[0] == hardware}
-            self._dead |= lost
-            for each in lost:
-                del self._running[each]
-
-    def suspects(self, hardware: str) -> frozenset[str]:
-        """Candidates that were abandoned here, or were lost too often."""
-        with self._lock:
-            often = {each for each, count in self._lost.items() if count >= LOST_STARTS}
-            return frozenset(name for where, name in self._dead | often if where == hardware)
+        self._forgive(selector)
+        return len(gone)
 
     async def flush(self) -> None:
         """Nothing to wait for."""
 
     def close(self) -> None:
-        """What is still running will not come back to this store."""
+        self._stop(Event(What.CLOSE))
+
+    def _note(self, event: Event) -> None:
         with self._lock:
-            self._lost.update(self._running.keys())
-            self._running.clear()
+            self._journal = advance(self._journal, event, self.session)
+
+    def _starts(self, hardware: str) -> frozenset[Start]:
+        return self._journal
+
+
+class NoStore(MemoryStore):
+    """Keeps no record and journals no start: every tuner starts from nothing."""
+
+    location = "nowhere (picks are not kept)"
+
+    def put(self, address: Address, record: Decision) -> bool:
+        return False
+
+    def absorb(self, address: Address, record: Decision) -> bool:
+        return False
+
+    def _note(self, event: Event) -> None:
+        """Nothing is journalled."""

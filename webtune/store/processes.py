@@ -1,6 +1,8 @@
 """Whether the process that wrote something down is still alive. In doubt it is.
 
-A process is (host, pid, when it began): a pid is used again, a beginning is not.
+A process is named by its host, its pid and its beginning, since a pid is used again. The standard
+library has no such test: `os.kill` with signal 0 tells only whether a pid is in use, and on
+Windows it would end the process.
 """
 
 from __future__ import annotations
@@ -10,10 +12,10 @@ import platform
 import sys
 from dataclasses import dataclass
 
-__all__ = ["DOUBT_S", "Process", "alive", "this_process"]
+__all__ = ["DOUBT_S", "Process"]
 
 DOUBT_S = 3600.0
-"""A start on another host (a shared folder, a container) counts as gone after this many seconds."""
+"""After so many seconds a process of another host (a shared folder, a container) counts as gone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,23 +26,20 @@ class Process:
     pid: int
     began: str
 
+    @classmethod
+    def this(cls) -> Process:
+        """The process that runs this."""
+        return cls(platform.node(), os.getpid(), _began(os.getpid()))
 
-def this_process() -> Process:
-    """The one that runs this."""
-    pid = os.getpid()
-    return Process(platform.node(), pid, _began(pid))
-
-
-def alive(process: Process, age_s: float) -> bool:
-    """Whether it still runs, `age_s` seconds after it wrote itself down."""
-    if process.host != platform.node():
-        return age_s < DOUBT_S
-    if not _exists(process.pid):
-        return False
-    return process.began == _began(process.pid)
+    def alive(self, age_s: float) -> bool:
+        """Whether it still runs, `age_s` seconds after it wrote itself down."""
+        if self.host != platform.node():
+            return age_s < DOUBT_S
+        return _in_use(self.pid) and self.began == _began(self.pid)
 
 
 def _began(pid: int) -> str:
+    """The boot and the time since then at which a process began; empty where /proc is missing."""
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as stat:
             text = stat.read()
@@ -52,20 +51,19 @@ def _began(pid: int) -> str:
     return f"{boot_id}/{text.rpartition(')')[2].split()[19]}"
 
 
-def _exists(pid: int) -> bool:
+def _in_use(pid: int) -> bool:
     if sys.platform == "win32":
-        return _exists_on_windows(pid)
+        return _in_use_on_windows(pid)
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
     except (PermissionError, OverflowError):
-        return True
+        pass
     return True
 
 
-def _exists_on_windows(pid: int) -> bool:
-    # There os.kill ends a process whatever the signal, so its handle is asked for instead.
+def _in_use_on_windows(pid: int) -> bool:
     import ctypes
 
     kernel = getattr(ctypes, "windll").kernel32  # noqa: B009

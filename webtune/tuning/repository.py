@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from webtune.errors import DeviceLost
 from webtune.kernel.tunable_set import TunableSet
-from webtune.store.base import Address
+from webtune.store.base import Address, Selector
 from webtune.store.decision import CandidateResult, Decision
 from webtune.tuning.call import Call
 from webtune.tuning.context import Context
@@ -65,12 +65,7 @@ class Repository:
     def forget(self, address: Address) -> None:
         """Nothing of this address is remembered any more."""
         self._unstored.pop(address, None)
-        self._store.purge(
-            environment=address.environment,
-            hardware=address.hardware,
-            name=address.name,
-            key=address.key,
-        )
+        self._store.purge(Selector.of(address))
 
     def is_persisted(self, call: Call) -> bool:
         """Whether the store, and not memory alone, has the decision of a call."""

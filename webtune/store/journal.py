@@ -1,0 +1,187 @@
+"""The crash journal: candidates that were started and did not come back. Pure; every store uses it.
+
+Theory of operation. A kernel can hang a GPU, take the driver down, or end the process that launched
+it. A tuner that tried such a candidate again at every start would never get past it. So a store
+writes a *start* down before a candidate first runs, and strikes it out once the candidate is back.
+What is left over tells who was under way when things went wrong.
+
+A start belongs to a *session*: one open store of one process, or one browser tab. `advance` moves
+the starts of a journal by one event of one session, after the table `NEXT`:
+
+    event   \\ state   running     closed        died    abandoned   touches
+    begin              -           set apart     -       -           its own, of the candidate
+    end                ended       ended         -       -           its own, of the candidate
+    forgive            -           ended         ended   -           all, of the candidate
+    abandon            abandoned   -             -       -           its own, on the hardware
+    close              closed      -             -       -           its own
+    process died       died        -             -       -           found while reading
+    tab gone           closed      -             -       -           found while reading
+    purge              -           ended         ended   ended       all, on the hardware
+
+`begin` adds a running start; an `end` that ends one is followed by `forgive`; ended starts leave.
+Abandoned and died starts bar their candidate at once. Closed ones only count: who closes a tuner
+or a tab in the middle of a tune says little about the candidate under way, so `LOST_STARTS` of them
+bar it. Each must then stand for a closing of its own, so a closed start whose candidate begins
+again is set apart: it keeps its state under a name that no session has. An abandoned start belongs
+to nobody. Stores only load and save starts; while loading they find which processes or tabs live.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from webtune.store.base import Selector
+
+__all__ = ["LOST_STARTS", "NOBODY", "Event", "Journalled", "Start", "State", "What", "advance"]
+
+LOST_STARTS = 2
+"""So many closed starts of a candidate, with none that came back since, make it a suspect."""
+
+NOBODY = "given up"
+"""Stands for the session of an abandoned start."""
+
+
+State = Enum("State", "RUNNING CLOSED DIED ABANDONED ENDED")
+"""What became of a start."""
+
+What = Enum("What", "BEGIN END FORGIVE ABANDON CLOSE PROCESS_DIED TAB_GONE PURGE")
+"""What happens to starts."""
+
+NEXT = {
+    (State.RUNNING, What.END): State.ENDED,
+    (State.RUNNING, What.ABANDON): State.ABANDONED,
+    (State.RUNNING, What.CLOSE): State.CLOSED,
+    (State.RUNNING, What.PROCESS_DIED): State.DIED,
+    (State.RUNNING, What.TAB_GONE): State.CLOSED,
+    (State.CLOSED, What.END): State.ENDED,
+    (State.CLOSED, What.FORGIVE): State.ENDED,
+    (State.CLOSED, What.PURGE): State.ENDED,
+    (State.DIED, What.FORGIVE): State.ENDED,
+    (State.DIED, What.PURGE): State.ENDED,
+    (State.ABANDONED, What.PURGE): State.ENDED,
+}
+"""The state after an event; a pair that is not here changes nothing."""
+
+OWN = frozenset({What.BEGIN, What.END, What.ABANDON, What.CLOSE})
+"""Events that touch only the starts of the session they happen in."""
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """One start of a candidate on a hardware (its digest), and the session that it belongs to."""
+
+    hardware: str
+    candidate: str
+    session: str
+    state: State = State.RUNNING
+
+    def after(self, what: What) -> Start:
+        """This start after an event that touches it."""
+        return replace(self, state=NEXT.get((self.state, what), self.state))
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """What happened, on which hardware and to which candidate; None stands for all of them."""
+
+    what: What
+    hardware: str | None = None
+    candidate: str | None = None
+
+    def names(self, start: Start) -> bool:
+        """Whether it happens on the hardware and to the candidate of the start."""
+        there = self.hardware in (None, start.hardware)
+        return there and self.candidate in (None, start.candidate)
+
+
+def advance(starts: Collection[Start], event: Event, session: str) -> frozenset[Start]:
+    """The starts of a journal after an event that happened in this session."""
+    named = {start for start in starts if event.names(start)}
+    touched = {start for start in named if start.session == session or event.what not in OWN}
+    moved = {start.after(event.what) for start in touched}
+    rest = frozenset(starts) - touched
+    if event.what is What.BEGIN:
+        # Closed starts of a candidate leave all at once: their number is a new name every time.
+        number = sum(start.state is State.CLOSED for start in named)
+        moved = {_renamed(start, State.CLOSED, f"{session}/{number}") for start in moved}
+        moved.add(Start(str(event.hardware), str(event.candidate), session))
+    elif event.what is What.ABANDON:
+        moved = {_renamed(start, State.ABANDONED, NOBODY) for start in moved}
+    elif event.what is What.END and touched:
+        rest = advance(rest, replace(event, what=What.FORGIVE), session)
+    return rest | {start for start in moved if start.state is not State.ENDED}
+
+
+def _renamed(start: Start, state: State, session: str) -> Start:
+    """The start with another session if it has this state, else as it is."""
+    return replace(start, session=session) if start.state is state else start
+
+
+def suspects(starts: Iterable[Start], hardware: str) -> frozenset[str]:
+    """Ids of the candidates that are not to be run on this hardware."""
+    here = [start for start in starts if start.hardware == hardware]
+    barred = {s.candidate for s in here if s.state in (State.ABANDONED, State.DIED)}
+    closed = Counter(s.candidate for s in here if s.state is State.CLOSED)
+    return frozenset(barred | {name for name, count in closed.items() if count >= LOST_STARTS})
+
+
+class Journalled(ABC):
+    """The journal's part of a `Store`, over two methods that load and save its starts.
+
+    Threads and tasks may run one candidate through one store at the same time: its start ends
+    when the last of them is back.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        # By process too: a child that forked off has its own runs.
+        self._runs: Counter[tuple[int, str, str]] = Counter()
+
+    def begin(self, hardware: str, candidate: str) -> None:
+        """See `Store.begin`."""
+        with self._lock:
+            self._runs[os.getpid(), hardware, candidate] += 1
+            self._note(Event(What.BEGIN, hardware, candidate))
+
+    def end(self, hardware: str, candidate: str) -> None:
+        """See `Store.end`."""
+        run = (os.getpid(), hardware, candidate)
+        with self._lock:
+            self._runs[run] -= 1
+            if self._runs[run] <= 0:
+                del self._runs[run]
+                self._note(Event(What.END, hardware, candidate))
+
+    def abandon(self, hardware: str) -> None:
+        """See `Store.abandon`."""
+        self._stop(Event(What.ABANDON, hardware))
+
+    def suspects(self, hardware: str) -> frozenset[str]:
+        """See `Store.suspects`."""
+        return suspects(self._starts(hardware), hardware)
+
+    def _stop(self, event: Event) -> None:
+        """Note an event after which no run is waited for."""
+        with self._lock:
+            for run in [run for run in self._runs if event.hardware in (None, run[1])]:
+                del self._runs[run]
+            self._note(event)
+
+    def _forgive(self, selector: Selector) -> None:
+        """The journal's part of `purge`."""
+        if selector.whole_hardware:
+            self._note(Event(What.PURGE, selector.hardware))
+
+    @abstractmethod
+    def _note(self, event: Event) -> None:
+        """Load the starts, advance them by an event of this store's session, and save them."""
+
+    @abstractmethod
+    def _starts(self, hardware: str) -> Collection[Start]:
+        """Load the starts of one hardware at least."""

@@ -1,0 +1,89 @@
+"""The document of picks that tabs share: its text, and the changes that one tab makes to it. Pure.
+
+The values of a document are records by address. A record that a newer webtune wrote stays as it
+was read, a plain JSON value, so that writing the document does not lose it.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import astuple, dataclass
+from typing import Any
+
+from webtune.store.base import Address, Selector
+from webtune.store.decision import SCHEMA, Decision, Unreadable, document, encode, merge, read
+
+__all__ = ["Change", "Put", "Values", "VersionError", "apply", "dumps", "loads"]
+
+FORMAT = "webtune picks"
+
+
+class VersionError(Exception):
+    """The text is a document of another version, to be left as it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Put:
+    """A record put into the document.
+
+    It replaces `base`, the text of the record that this tab knew there (empty where it knew none),
+    and merges with what another tab wrote meanwhile. With None for `base` it always merges.
+    """
+
+    address: Address
+    record: Decision
+    base: str | None
+
+
+Values = dict[Address, Any]
+Change = Put | Selector
+"""A record put, or the addresses purged."""
+
+
+def apply(change: Change, values: Values) -> None:
+    """Change the values of a document."""
+    if isinstance(change, Selector):
+        for address in [address for address in values if change.takes(address)]:
+            del values[address]
+        return
+    there, record = values.get(change.address), change.record
+    if isinstance(there, Decision) and encode(there) != change.base:
+        record = merge(there, record)
+    values[change.address] = record
+
+
+def loads(text: str) -> tuple[Values, str]:
+    """The values in a text, and a sentence on what in it cannot be read ("" if nothing).
+
+    Raises `VersionError`.
+    """
+    try:
+        whole = json.loads(text)
+        schema, rows = whole["schema"], whole["records"]
+        entries = [(Address(*map(str, row[:4])), row[4]) for row in rows]
+    except (ValueError, KeyError, TypeError, IndexError, RecursionError):
+        whole = {}
+    if not isinstance(whole, dict) or whole.get("format") != FORMAT:
+        return {}, "is empty, cut off or not webtune's: starting afresh"
+    if schema != SCHEMA:
+        raise VersionError(f"is of another version (schema {schema!r})")
+    values: Values = {}
+    fault = ""
+    for address, value in entries:
+        found = read(value)
+        if not isinstance(found, Unreadable):
+            values[address] = found
+            continue
+        fault = fault or f"has a pick of {address.name} that cannot be read: {found.reason}"
+        if isinstance(value, dict) and value.get("schema") != SCHEMA:
+            values[address] = value
+    return values, fault
+
+
+def dumps(values: Values) -> str:
+    """The text of a document with these values, ordered by address."""
+    rows = [
+        [*astuple(address), document(value) if isinstance(value, Decision) else value]
+        for address, value in sorted(values.items(), key=lambda item: item[0])
+    ]
+    return json.dumps({"format": FORMAT, "schema": SCHEMA, "records": rows}, separators=(",", ":"))
