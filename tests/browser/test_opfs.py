@@ -120,7 +120,7 @@ async def body():
 
 BROKEN = {
     "empty": ("", "empty"),
-    "truncated": ('{"format":"webtune picks","schema":1,"records":[["a"', "cut off"),
+    "truncated": ('{"format":"webtune picks","schema":1,"decisions":[["a"', "cut off"),
     "foreign": ('{"what": "ever"}', "not webtune's"),
     "no object": ("[1, 2]", "not webtune's"),
 }
@@ -158,7 +158,7 @@ def test_a_document_of_a_newer_schema_is_a_miss_and_stays_as_it_is(main: PythonP
         main,
         """
 async def body():
-    text = '{"format":"webtune picks","schema":99,"records":[]}'
+    text = '{"format":"webtune picks","schema":99,"decisions":[]}'
     await overwrite("newer", text)
     store, told = await opened("newer")
     missed = store.get(address(1))
@@ -187,7 +187,7 @@ async def body():
     newer = {"schema": 99, "checksum": "c", "decision": {"new": True}}
     spoilt = {"schema": 1, "checksum": "c", "decision": {}}
     rows = [["e", "h", "n", "1", newer], ["e", "h", "n", "2", spoilt]]
-    await overwrite("mixed", json.dumps({"format": "webtune picks", "schema": 1, "records": rows}))
+    await overwrite("mixed", json.dumps({"format": "webtune picks", "schema": 1, "decisions": rows}))
     store, told = await opened("mixed")
     store.put(address(1), record())
     await store.flush()

@@ -68,7 +68,7 @@ def test_a_bundle_of_one_hardware_has_nothing_of_others():
     store = MemoryStore()
     store.put(A, record())
     store.put(replace(A, hardware="gpu-b"), record(samples=9))
-    assert Bundle.of(store, hardware="gpu-a").records == {A: record()}
+    assert Bundle.of(store, hardware="gpu-a").decisions == {A: record()}
 
 
 @pytest.mark.parametrize(
@@ -90,10 +90,10 @@ def test_a_foreign_text_is_refused_with_the_reason(text, reason):
 def test_an_entry_that_cannot_be_read_is_told_and_the_others_stay():
     bundle = Bundle({A: record(), replace(A, key="[2]"): record()})
     value = json.loads(bundle.dumps())
-    value["entries"][1]["record"]["decision"]["device"] = "forged"
+    value["entries"][1]["decision"]["decision"]["device"] = "forged"
     value["entries"] += [17, {"environment": "default"}]
     found = Bundle.loads(json.dumps(value))
-    assert found.records == {A: record()}
+    assert found.decisions == {A: record()}
     assert [sentence.split(":")[0] for sentence in found.unreadable] == [
         "entry 1",
         "entry 2",
@@ -104,7 +104,7 @@ def test_an_entry_that_cannot_be_read_is_told_and_the_others_stay():
 def test_a_place_that_is_there_twice_is_merged():
     once, twice = (json.loads(Bundle({A: record(n)}).dumps()) for n in (3, 9))
     once["entries"] += twice["entries"]
-    assert Bundle.loads(json.dumps(once)).records == {A: record(9)}
+    assert Bundle.loads(json.dumps(once)).decisions == {A: record(9)}
 
 
 def test_the_users_pick_lies_above_the_shipped_one():
@@ -131,7 +131,7 @@ def test_purging_and_writing_never_touch_the_bundle():
     assert store.purge() == 1
     assert store.get(A) == record(samples=9)
     assert list(user.entries()) == []
-    assert bundle.records == {A: record(samples=9)}
+    assert bundle.decisions == {A: record(samples=9)}
 
 
 def test_a_bundle_with_unreadable_entries_is_told_once_when_opened():
@@ -145,5 +145,5 @@ def test_a_bundle_with_unreadable_entries_is_told_once_when_opened():
 def test_an_entry_whose_name_cannot_be_printed_is_passed_over(address):
     text = Bundle({address: record(), A: record()}).dumps()
     found = Bundle.loads(text)
-    assert set(found.records) == {A}
+    assert set(found.decisions) == {A}
     assert "cannot be printed" in found.unreadable[0]

@@ -209,7 +209,7 @@ def test_what_was_exported_comes_in_equal_elsewhere(store):
         store.put(address, record())
     target = MemoryStore()
     bundle = Bundle.loads(Bundle.of(store).dumps())
-    assert bundle.import_into(target) == len(bundle.records)
+    assert bundle.import_into(target) == len(bundle.decisions)
     assert list(target.entries()) == list(store.entries())
     assert bundle.import_into(target) == 0
 

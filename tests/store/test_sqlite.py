@@ -225,7 +225,7 @@ def test_a_body_of_any_type_is_a_miss_and_one_warning(tmp_path, body):
     store = SqliteStore(folder=tmp_path)
     store.put(A, record())
     db = sqlite3.connect(tmp_path / FILE_NAME)
-    db.execute(f"UPDATE records SET body = {body}")
+    db.execute(f"UPDATE decisions SET body = {body}")
     db.commit()
     db.close()
     with one_warning("cannot be read"):
@@ -360,7 +360,7 @@ def test_one_damaged_byte_costs_one_record(tmp_path):
     store.close()
     db = sqlite3.connect(tmp_path / FILE_NAME)
     db.execute(
-        "UPDATE records SET body = CAST(replace(CAST(body AS BLOB), CAST('damaged' AS BLOB), "
+        "UPDATE decisions SET body = CAST(replace(CAST(body AS BLOB), CAST('damaged' AS BLOB), "
         "x'64E16D61676564') AS TEXT) WHERE key = ?",
         (A.key,),
     )
@@ -404,7 +404,7 @@ def test_an_empty_file_is_a_new_one(tmp_path):
 def test_a_file_of_a_newer_webtune_is_left_as_it_is(tmp_path):
     path = tmp_path / FILE_NAME
     db = sqlite3.connect(path)
-    db.execute("CREATE TABLE records (all_new TEXT)")
+    db.execute("CREATE TABLE decisions (all_new TEXT)")
     db.execute("PRAGMA user_version = 99")
     db.commit()
     db.close()
@@ -426,7 +426,7 @@ def test_a_record_that_cannot_be_read_is_a_miss_and_one_warning(tmp_path, body):
     store.put(replace(A, key="[2]"), record())
     store.close()
     with sqlite3.connect(tmp_path / FILE_NAME) as db:
-        db.execute("UPDATE records SET body = ? WHERE key = ?", (body, A.key))
+        db.execute("UPDATE decisions SET body = ? WHERE key = ?", (body, A.key))
     db.close()
     store = SqliteStore(folder=tmp_path)
     with one_warning("measured again"):

@@ -81,8 +81,8 @@ def test_bundles_of_two_machines_merge_the_same_in_either_order(make, opened):
     one, two = tuned("one GPU", 4), tuned("two GPU", 4)
     merged = one.merge(two)
     assert merged.dumps() == two.merge(one).dumps()
-    assert len(merged.records) == 2
-    assert {a.hardware for a in merged.records} == {
+    assert len(merged.decisions) == 2
+    assert {a.hardware for a in merged.decisions} == {
         ScriptedDevice(label="one GPU").identity.digest,
         ScriptedDevice(label="two GPU").identity.digest,
     }

@@ -277,7 +277,7 @@ def import_(options: argparse.Namespace) -> int:
     """Merge documents into the store: more and newer evidence wins."""
     bundle = _read(options.files)
     changed = bundle.import_into(_opened())
-    print(f"{_told(bundle.records)} read, {changed} changed here")
+    print(f"{_told(bundle.decisions)} read, {changed} changed here")
     return 0
 
 
@@ -315,4 +315,4 @@ def _write(bundle: Bundle, name: str) -> None:
         Path(name).write_text(text, encoding="utf-8")
     except OSError as error:
         raise UsageError(f"{name} cannot be written: {reason_of(error)}") from error
-    print(f"{_told(bundle.records)} written to {name}")
+    print(f"{_told(bundle.decisions)} written to {name}")

@@ -1,4 +1,4 @@
-"""The contract of stores, and the addresses under which they keep records.
+"""The contract of stores, and the addresses under which they keep decisions.
 
 Three rules hold for every store. Storage never fails a tune: what cannot be read is a miss, and a
 store that cannot be used gives one `StoreWarning` and goes on in memory. Reading answers at once,
@@ -19,7 +19,7 @@ __all__ = ["EVERYTHING", "Address", "Selector", "Store", "checked_store"]
 
 @dataclass(frozen=True, slots=True, order=True)
 class Address:
-    """Where a record lies in a store.
+    """Where a decision lies in a store.
 
     `environment` is the name of a set of picks, `hardware` the digest of a device's identity,
     `name` the kernel's name and `key` the problem's key as canonical JSON.
@@ -69,7 +69,7 @@ class Store(Protocol):
 
     @property
     def location(self) -> str:
-        """Where the records lie, for people: a path or a sentence."""
+        """Where the decisions lie, for people: a path or a sentence."""
 
     @property
     def scope(self) -> str | None:
@@ -84,21 +84,21 @@ class Store(Protocol):
         """Make ready to read, which reads the whole document in a browser. Never raises."""
 
     def get(self, address: Address) -> Decision | None:
-        """Return the record, or None if there is none or it cannot be read."""
+        """Return the decision, or None if there is none or it cannot be read."""
 
-    def put(self, address: Address, record: Decision) -> bool:
-        """Keep the record in place of what was there; `get` finds it at once. Return whether it
+    def put(self, address: Address, decision: Decision) -> bool:
+        """Keep the decision in place of what was there; `get` finds it at once. Return whether it
         will outlive this process."""
 
-    def absorb(self, address: Address, record: Decision) -> bool:
-        """Merge the record with what is there, by `record.merge` and in one step that others
+    def absorb(self, address: Address, decision: Decision) -> bool:
+        """Merge the decision with what is there, by `decision.merge` and in one step that others
         cannot come between. Return whether that changed what is there."""
 
     def entries(self) -> Iterable[tuple[Address, Decision]]:
-        """Return all records that can be read, ordered by address."""
+        """Return all decisions that can be read, ordered by address."""
 
     def purge(self, selector: Selector = EVERYTHING) -> int:
-        """Forget the records that the selector takes and return how many they were. A selector of
+        """Forget the decisions that the selector takes and return how many they were. A selector of
         a whole hardware also clears its suspects; starts under way stay in the journal."""
 
     def begin(self, hardware: str, candidate: str) -> None:
@@ -120,7 +120,7 @@ class Store(Protocol):
         `webtune.store.journal` for when a candidate is one."""
 
     async def flush(self) -> None:
-        """Wait until the records that were put are where they shall last. Never raises."""
+        """Wait until the decisions that were put are where they shall last. Never raises."""
 
     def close(self) -> None:
         """Release files and handles. Starts that did not end count as lost. A second call does

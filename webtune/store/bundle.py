@@ -1,7 +1,7 @@
-"""One JSON document of records: the exchange between stores, and what an application ships.
+"""One JSON document of decisions: the exchange between stores, and what an application ships.
 
 Merging gives the same in any order. It goes address by address, and an address names its hardware,
-so that records of different devices never mix.
+so that decisions of different devices never mix.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from webtune.store.decision import Decision, Unreadable, document, merge, merge_
 __all__ = ["SCHEMA", "Bundle", "Layered"]
 
 SCHEMA = 1
-"""Of the document; the records inside have their own."""
+"""Of the document; the decisions inside have their own."""
 
 PARTS = tuple(part.name for part in fields(Address))
 
@@ -31,14 +31,14 @@ class Bundle:
     """Records by address, apart from any store. `unreadable` has a sentence for each entry of a
     text that was passed over."""
 
-    records: Mapping[Address, Decision] = field(default_factory=dict)
+    decisions: Mapping[Address, Decision] = field(default_factory=dict)
     unreadable: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, store: Store, *, hardware: str | None = None) -> Bundle:
         """Everything in a store, or what it has for one hardware (the digest of an identity)."""
         wanted = Selector(hardware=hardware)
-        return cls({a: record for a, record in store.entries() if wanted.takes(a)})
+        return cls({a: decision for a, decision in store.entries() if wanted.takes(a)})
 
     @classmethod
     def loads(cls, text: str | bytes) -> Bundle:
@@ -56,16 +56,16 @@ class Bundle:
                 f"this bundle has schema {value.get('schema')!r} instead of {SCHEMA}: "
                 "use the webtune that wrote it, or a newer one"
             )
-        records: dict[Address, Decision] = {}
+        decisions: dict[Address, Decision] = {}
         unreadable: list[str] = []
         for number, entry in enumerate(entries):
             found = _entry(entry)
             if isinstance(found, Unreadable):
                 unreadable.append(f"entry {number}: {found.reason}")
             else:
-                address, record = found
-                records[address] = merge(records.get(address, record), record)
-        return cls(records, tuple(unreadable))
+                address, decision = found
+                decisions[address] = merge(decisions.get(address, decision), decision)
+        return cls(decisions, tuple(unreadable))
 
     @classmethod
     def given(cls, bundle: Any) -> Bundle:
@@ -89,20 +89,20 @@ class Bundle:
     def dumps(self) -> str:
         """The JSON text: equal bundles give equal texts, one entry a line."""
         entries = [
-            asdict(address) | {"record": document(self.records[address])}
-            for address in sorted(self.records)
+            asdict(address) | {"decision": document(self.decisions[address])}
+            for address in sorted(self.decisions)
         ]
         lines = ",\n".join(json.dumps(entry, sort_keys=True) for entry in entries)
         return f'{{"webtune": "bundle", "schema": {SCHEMA}, "entries": [\n{lines}\n]}}\n'
 
     def merge(self, other: Bundle) -> Bundle:
-        """Both in one: of two records of an address, the one with more and newer evidence."""
+        """Both in one: of two decisions of an address, the one with more and newer evidence."""
         unreadable = tuple(sorted({*self.unreadable, *other.unreadable}))
-        return Bundle(merge_all(self.records, other.records), unreadable)
+        return Bundle(merge_all(self.decisions, other.decisions), unreadable)
 
     def import_into(self, store: Store) -> int:
         """Merge into a store; returns at how many of its addresses that changed something."""
-        return sum(store.absorb(address, record) for address, record in self.records.items())
+        return sum(store.absorb(address, decision) for address, decision in self.decisions.items())
 
 
 def _entry(entry: Any) -> tuple[Address, Decision] | Unreadable:
@@ -114,8 +114,8 @@ def _entry(entry: Any) -> tuple[Address, Decision] | Unreadable:
     address = Address(*parts)
     if not (address.environment + address.name).isprintable():
         return Unreadable("its environment or name has characters that cannot be printed")
-    record = read(entry.get("record"))
-    return record if isinstance(record, Unreadable) else (address, record)
+    decision = read(entry.get("decision"))
+    return decision if isinstance(decision, Unreadable) else (address, decision)
 
 
 class Layered(Store):
@@ -137,7 +137,7 @@ class Layered(Store):
 
     @property
     def location(self) -> str:
-        return f"{self._user.location}, above a bundle of {len(self._bundle.records)} records"
+        return f"{self._user.location}, above a bundle of {len(self._bundle.decisions)} decisions"
 
     @property
     def lasting(self) -> bool:
@@ -151,22 +151,22 @@ class Layered(Store):
             warn(StoreWarning(f"{count} entries of the bundle cannot be read ({first})"))
 
     def get(self, address: Address) -> Decision | None:
-        """The user's record; the bundle's where the user has none. Which is newer is not asked: a
+        """The user's decision; the bundle's where the user has none. Which is newer is not asked: a
         clock that ran ahead would hide every pick of the user's own. So after an update of the
         kernels a user who has a pick of the old ones measures once."""
         own = self._user.get(address)
-        return self._bundle.records.get(address) if own is None else own
+        return self._bundle.decisions.get(address) if own is None else own
 
-    def put(self, address: Address, record: Decision) -> bool:
-        return self._user.put(address, record)
+    def put(self, address: Address, decision: Decision) -> bool:
+        return self._user.put(address, decision)
 
-    def absorb(self, address: Address, record: Decision) -> bool:
+    def absorb(self, address: Address, decision: Decision) -> bool:
         """Merge with what the user's store has; the bundle plays no part."""
-        return self._user.absorb(address, record)
+        return self._user.absorb(address, decision)
 
     def entries(self) -> Iterable[tuple[Address, Decision]]:
         """What `get` would give, ordered by address."""
-        found = {**self._bundle.records, **dict(self._user.entries())}
+        found = {**self._bundle.decisions, **dict(self._user.entries())}
         return sorted(found.items(), key=lambda item: item[0])
 
     def purge(self, selector: Selector = EVERYTHING) -> int:

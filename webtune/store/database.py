@@ -16,14 +16,14 @@ from webtune.store.processes import Process
 
 __all__ = ["LAYOUT", "Database", "UnusableError", "damaged", "read_only", "transaction"]
 
-LAYOUT = 1
+LAYOUT = 2
 """`user_version` of the file; a file of a later layout is left alone."""
 
 PAUSE_S = 0.02
 
 TABLES = (
     """
-    CREATE TABLE IF NOT EXISTS records (
+    CREATE TABLE IF NOT EXISTS decisions (
       environment TEXT NOT NULL, hardware TEXT NOT NULL, name TEXT NOT NULL, key TEXT NOT NULL,
       body TEXT NOT NULL, PRIMARY KEY (environment, hardware, name, key)
     ) WITHOUT ROWID
@@ -186,7 +186,7 @@ def _layout(db: sqlite3.Connection) -> int:
 
 
 def _text(raw: bytes) -> str:
-    """A stored text. A damaged byte is one record's: its checksum tells, and the rest is read."""
+    """A stored text. A damaged byte is one decision's: its checksum tells, and the rest is read."""
     return raw.decode("utf-8", "replace")
 
 

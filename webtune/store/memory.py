@@ -14,15 +14,15 @@ __all__ = ["MemoryStore", "NoStore"]
 class MemoryStore(Journalled, Store):
     """Records in a dict; what other stores fall back on.
 
-    `why` says in `location` why nothing is kept for longer; `records` are there from the start.
+    `why` says in `location` why nothing is kept for longer; `decisions` are there from the start.
     """
 
     session = "this store"
 
-    def __init__(self, why: str = "", records: Mapping[Address, Decision] | None = None) -> None:
+    def __init__(self, why: str = "", decisions: Mapping[Address, Decision] | None = None) -> None:
         super().__init__()
         self._why = why
-        self._records = dict(records or {})
+        self._decisions = dict(decisions or {})
         self._journal: frozenset[Start] = frozenset()
 
     @property
@@ -42,29 +42,29 @@ class MemoryStore(Journalled, Store):
 
     def get(self, address: Address) -> Decision | None:
         with self._lock:
-            return self._records.get(address)
+            return self._decisions.get(address)
 
-    def put(self, address: Address, record: Decision) -> bool:
+    def put(self, address: Address, decision: Decision) -> bool:
         with self._lock:
-            self._records[address] = record
+            self._decisions[address] = decision
         return False
 
-    def absorb(self, address: Address, record: Decision) -> bool:
+    def absorb(self, address: Address, decision: Decision) -> bool:
         with self._lock:
-            before = self._records.get(address)
-            after = record if before is None else merge(before, record)
-            self._records[address] = after
+            before = self._decisions.get(address)
+            after = decision if before is None else merge(before, decision)
+            self._decisions[address] = after
             return after != before
 
     def entries(self) -> Iterable[tuple[Address, Decision]]:
         with self._lock:
-            return sorted(self._records.items(), key=lambda item: item[0])
+            return sorted(self._decisions.items(), key=lambda item: item[0])
 
     def purge(self, selector: Selector = EVERYTHING) -> int:
         with self._lock:
-            gone = [address for address in self._records if selector.takes(address)]
+            gone = [address for address in self._decisions if selector.takes(address)]
             for address in gone:
-                del self._records[address]
+                del self._decisions[address]
         self._forgive(selector)
         return len(gone)
 
@@ -83,14 +83,14 @@ class MemoryStore(Journalled, Store):
 
 
 class NoStore(MemoryStore):
-    """Keeps no record and journals no start: every tuner starts from nothing."""
+    """Keeps no decision and journals no start: every tuner starts from nothing."""
 
     location = "nowhere (picks are not kept)"
 
-    def put(self, address: Address, record: Decision) -> bool:
+    def put(self, address: Address, decision: Decision) -> bool:
         return False
 
-    def absorb(self, address: Address, record: Decision) -> bool:
+    def absorb(self, address: Address, decision: Decision) -> bool:
         return False
 
     def _note(self, event: Event) -> None:

@@ -151,16 +151,16 @@ class OpfsStore(MemoryStore):
         with suppress(Exception):
             self._ticket = await self._files.acquire(self._lock_name(self.session))
 
-    def put(self, address: Address, record: Decision) -> bool:
-        """See `Store.put`; the record is on its way to the file when this returns True."""
+    def put(self, address: Address, decision: Decision) -> bool:
+        """See `Store.put`; the decision is on its way to the file when this returns True."""
         before = self.get(address)
-        super().put(address, record)
-        return self._write_soon(Put(address, record, encode(before) if before else ""))
+        super().put(address, decision)
+        return self._write_soon(Put(address, decision, encode(before) if before else ""))
 
-    def absorb(self, address: Address, record: Decision) -> bool:
-        differs = super().absorb(address, record)
+    def absorb(self, address: Address, decision: Decision) -> bool:
+        differs = super().absorb(address, decision)
         if differs:
-            self._write_soon(Put(address, self._records[address], None))
+            self._write_soon(Put(address, self._decisions[address], None))
         return differs
 
     def purge(self, selector: Selector = EVERYTHING) -> int:
@@ -210,7 +210,7 @@ class OpfsStore(MemoryStore):
         return dumps(values)
 
     def _know(self, values: Values) -> None:
-        self._records = {a: value for a, value in values.items() if isinstance(value, Decision)}
+        self._decisions = {a: value for a, value in values.items() if isinstance(value, Decision)}
 
     def _values(self, text: str | None) -> Values:
         """The values in the document; tells what of it cannot be read. Raises `VersionError`."""

@@ -1,6 +1,6 @@
 """The document of picks that tabs share: its text, and the changes that one tab makes to it. Pure.
 
-The values of a document are records by address. A record that a newer webtune wrote stays as it
+The values of a document are decisions by address. A decision that a newer webtune wrote stays as it
 was read, a plain JSON value, so that writing the document does not lose it.
 """
 
@@ -11,11 +11,13 @@ from dataclasses import astuple, dataclass
 from typing import Any
 
 from webtune.store.base import Address, Selector
-from webtune.store.decision import SCHEMA, Decision, Unreadable, document, encode, merge, read
+from webtune.store.decision import Decision, Unreadable, document, encode, merge, read
 
 __all__ = ["Change", "Put", "Values", "VersionError", "apply", "dumps", "loads"]
 
 FORMAT = "webtune picks"
+SCHEMA = 1
+"""Of the document; the decisions inside have their own."""
 
 
 class VersionError(Exception):
@@ -24,20 +26,20 @@ class VersionError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Put:
-    """A record put into the document.
+    """A decision put into the document.
 
-    It replaces `base`, the text of the record that this tab knew there (empty where it knew none),
+    It replaces `base`, the text of the decision that this tab knew there (empty where it knew none),
     and merges with what another tab wrote meanwhile. With None for `base` it always merges.
     """
 
     address: Address
-    record: Decision
+    decision: Decision
     base: str | None
 
 
 Values = dict[Address, Any]
 Change = Put | Selector
-"""A record put, or the addresses purged."""
+"""A decision put, or the addresses purged."""
 
 
 def apply(change: Change, values: Values) -> None:
@@ -46,10 +48,10 @@ def apply(change: Change, values: Values) -> None:
         for address in [address for address in values if change.takes(address)]:
             del values[address]
         return
-    there, record = values.get(change.address), change.record
+    there, decision = values.get(change.address), change.decision
     if isinstance(there, Decision) and encode(there) != change.base:
-        record = merge(there, record)
-    values[change.address] = record
+        decision = merge(there, decision)
+    values[change.address] = decision
 
 
 def loads(text: str) -> tuple[Values, str]:
@@ -59,7 +61,7 @@ def loads(text: str) -> tuple[Values, str]:
     """
     try:
         whole = json.loads(text)
-        schema, rows = whole["schema"], whole["records"]
+        schema, rows = whole["schema"], whole["decisions"]
         entries = [(Address(*map(str, row[:4])), row[4]) for row in rows]
     except (ValueError, KeyError, TypeError, IndexError, RecursionError):
         whole = {}
@@ -86,4 +88,6 @@ def dumps(values: Values) -> str:
         [*astuple(address), document(value) if isinstance(value, Decision) else value]
         for address, value in sorted(values.items(), key=lambda item: item[0])
     ]
-    return json.dumps({"format": FORMAT, "schema": SCHEMA, "records": rows}, separators=(",", ":"))
+    return json.dumps(
+        {"format": FORMAT, "schema": SCHEMA, "decisions": rows}, separators=(",", ":")
+    )

@@ -28,9 +28,9 @@ __all__ = ["SqliteStore"]
 
 BUSY_S = 10.0
 
-ALL = "SELECT environment, hardware, name, key, body FROM records"
-ONE = "SELECT body FROM records WHERE environment = ? AND hardware = ? AND name = ? AND key = ?"
-WRITE = "INSERT OR REPLACE INTO records VALUES (?, ?, ?, ?, ?)"
+ALL = "SELECT environment, hardware, name, key, body FROM decisions"
+ONE = "SELECT body FROM decisions WHERE environment = ? AND hardware = ? AND name = ? AND key = ?"
+WRITE = "INSERT OR REPLACE INTO decisions VALUES (?, ?, ?, ?, ?)"
 STARTS = """SELECT hardware, candidate, owner, dead, host, pid, began, since_s FROM journal
     WHERE hardware = coalesce(?, hardware)"""
 DELETE_START = "DELETE FROM journal WHERE hardware = ? AND candidate = ? AND owner = ?"
@@ -113,11 +113,11 @@ class SqliteStore(Journalled, Store):
         return self._read(self._database.connect(), address)
 
     @on_file
-    def put(self, address: Address, record: Decision) -> bool:
-        """See `Store.put`. A record with a float that JSON cannot hold is not kept, with a
+    def put(self, address: Address, decision: Decision) -> bool:
+        """See `Store.put`. A decision with a float that JSON cannot hold is not kept, with a
         warning."""
         try:
-            body = encode(record)
+            body = encode(decision)
         except ValueError as error:
             self._warn(f"the pick of {address.name!r} cannot be stored: {error}")
             return False
@@ -126,10 +126,10 @@ class SqliteStore(Journalled, Store):
         return True
 
     @on_file
-    def absorb(self, address: Address, record: Decision) -> bool:
+    def absorb(self, address: Address, decision: Decision) -> bool:
         with transaction(self._database.connect()) as db:
             before = self._read(db, address)
-            after = record if before is None else merge(before, record)
+            after = decision if before is None else merge(before, decision)
             if after != before:
                 db.execute(WRITE, (*astuple(address), encode(after)))
         return after != before
@@ -139,14 +139,14 @@ class SqliteStore(Journalled, Store):
         rows = self._database.connect().execute(ALL)
         bodies = sorted((Address(*parts), body) for *parts, body in rows)
         found = ((address, self._decoded(address, body)) for address, body in bodies)
-        return [(address, record) for address, record in found if record is not None]
+        return [(address, decision) for address, decision in found if decision is not None]
 
     @on_file
     def purge(self, selector: Selector = EVERYTHING) -> int:
         parts = selector.given
         where = " AND ".join(f"{part} = ?" for part in parts) or "1"
         with transaction(self._database.connect()) as db:
-            gone = db.execute(f"DELETE FROM records WHERE {where}", (*parts.values(),))
+            gone = db.execute(f"DELETE FROM decisions WHERE {where}", (*parts.values(),))
         self._forgive(selector)
         return gone.rowcount
 
@@ -217,10 +217,10 @@ class SqliteStore(Journalled, Store):
                 return None
         try:
             path = self._database.path
-            where, records = str(path), _rescued(path)
+            where, decisions = str(path), _rescued(path)
         except (OSError, RuntimeError):
-            where, records = "the cache folder", {}
-        self._memory = MemoryStore(f"{where} cannot be used: {reason_of(error)}", records)
+            where, decisions = "the cache folder", {}
+        self._memory = MemoryStore(f"{where} cannot be used: {reason_of(error)}", decisions)
         self._warn(
             f"picks are not remembered, since {where} cannot be used ({reason_of(error)}). "
             "Name a folder that can be written (cache_dir, or WEBTUNE_CACHE_DIR)"
@@ -239,7 +239,9 @@ def _rescued(path: Path) -> dict[Address, Decision]:
         found = {Address(*parts): decode(body) for *parts, body in read_only(path, ALL)}
     except (OSError, ValueError, sqlite3.Error, UnusableError):
         return {}
-    return {address: record for address, record in found.items() if isinstance(record, Decision)}
+    return {
+        address: decision for address, decision in found.items() if isinstance(decision, Decision)
+    }
 
 
 def _load(db: sqlite3.Connection, hardware: str | None) -> frozenset[Start]:
