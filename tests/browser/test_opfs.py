@@ -185,9 +185,10 @@ def test_a_record_of_a_newer_schema_survives_the_writes_of_an_older_webtune(
         """
 async def body():
     newer = {"schema": 99, "checksum": "c", "decision": {"new": True}}
-    spoilt = {"schema": 1, "checksum": "c", "decision": {}}
+    spoilt = {"schema": 2, "checksum": "c", "decision": {}}
     rows = [["e", "h", "n", "1", newer], ["e", "h", "n", "2", spoilt]]
-    await overwrite("mixed", json.dumps({"format": "webtune picks", "schema": 1, "decisions": rows}))
+    whole = {"format": "webtune picks", "schema": 1, "decisions": rows}
+    await overwrite("mixed", json.dumps(whole))
     store, told = await opened("mixed")
     store.put(address(1), record())
     await store.flush()

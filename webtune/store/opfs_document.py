@@ -11,6 +11,7 @@ from dataclasses import astuple, dataclass
 from typing import Any
 
 from webtune.store.base import Address, Selector
+from webtune.store.decision import SCHEMA as DECISION_SCHEMA
 from webtune.store.decision import Decision, Unreadable, document, encode, merge, read
 
 __all__ = ["Change", "Put", "Values", "VersionError", "apply", "dumps", "loads"]
@@ -28,8 +29,9 @@ class VersionError(Exception):
 class Put:
     """A decision put into the document.
 
-    It replaces `base`, the text of the decision that this tab knew there (empty where it knew none),
-    and merges with what another tab wrote meanwhile. With None for `base` it always merges.
+    It replaces `base`, the text of the decision that this tab knew there (empty where it knew
+    none), and merges with what another tab wrote meanwhile. With None for `base` it always
+    merges.
     """
 
     address: Address
@@ -77,7 +79,7 @@ def loads(text: str) -> tuple[Values, str]:
             values[address] = found
             continue
         fault = fault or f"has a pick of {address.name} that cannot be read: {found.reason}"
-        if isinstance(value, dict) and value.get("schema") != SCHEMA:
+        if isinstance(value, dict) and value.get("schema") != DECISION_SCHEMA:
             values[address] = value
     return values, fault
 
