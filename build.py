@@ -250,8 +250,8 @@ def ensure_adapter() -> None:
             f"software Vulkan driver (on Debian and Ubuntu: {better})"
             + (f"; {', '.join(hidden)} may hide one" if hidden else "")
         )
-    software = "software: no GPU here has a driver; " if found[0].software else ""
-    say(f"adapter: {found[0].summary} ({software}{found[0].over})")
+    software = ", in software: no GPU here has a driver" if found[0].software else ""
+    say(f"adapter: {found[0].summary}{software}")
     if hidden:
         say(f"{', '.join(hidden)} is set: the Vulkan drivers are left as they are")
     elif serve_well(found):
