@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import pytest
@@ -42,6 +44,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def root() -> Path:
     """The checkout, for tests that read sources."""
     return ROOT
+
+
+@pytest.fixture(scope="session")
+def chores() -> Any:
+    """build.py as a module, with this Python's environment for its tools."""
+    spec = importlib.util.spec_from_file_location("webtune_chores", ROOT / "build.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["webtune_chores"] = module
+    spec.loader.exec_module(module)
+    module.VENV = Path(sys.prefix)  # type: ignore[attr-defined]
+    return module
 
 
 @pytest.fixture

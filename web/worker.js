@@ -10,7 +10,8 @@ async function open() {
   const python = await loadPyodide({ indexURL: new URL("pyodide/", self.location.href).href });
   const loaded = performance.now();
   tell("Loading webtune…");
-  await python.loadPackage(new URL(site.wheel, self.location.href).href, { messageCallback: () => 0 });
+  const wheels = site.wheels.map(name => new URL(name, self.location.href).href);
+  await python.loadPackage(wheels, { messageCallback: () => 0 });
   python.FS.writeFile("lab.py", await (await fetch("lab.py")).text());
   const lab = python.pyimport("lab");
   const packages = performance.now();

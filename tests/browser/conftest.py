@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,8 +20,8 @@ import pytest
 from webtune.testing.browser import PythonPage, chromium, open_python, pack_webtune, serve
 
 ROOT = Path(__file__).resolve().parents[2]
-RUNTIMES = ROOT / ".build" / "pyodide"
-NEW, OLD = "314.0.8", "0.27.7"
+RUNTIMES = ROOT / ".build" / "node_modules"
+NEW, OLD = "pyodide", "pyodide-oldest"
 PLACES = {
     "314 main": (NEW, False),
     "314 worker": (NEW, True),
@@ -28,28 +29,33 @@ PLACES = {
     "0.27 worker": (OLD, True),
 }
 NUMPY = "numpy-2.0.2-cp312-cp312-pyodide_2024_0_wasm32.whl"
-NUMPY_URL = f"https://cdn.jsdelivr.net/pyodide/v{OLD}/full/{NUMPY}"
+NUMPY_URL = f"https://cdn.jsdelivr.net/pyodide/v0.27.7/full/{NUMPY}"
 
 
 @pytest.fixture(scope="package")
 def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What the pages load besides Pyodide: the wheel of the webtune under test."""
+    """What the pages load besides Pyodide: the built wheels for pages where there are some, else
+    one with all of the webtune under test."""
     folder = tmp_path_factory.mktemp("wheels")
-    pack_webtune(folder)
+    built = os.environ.get("WEBTUNE_TEST_WHEELS")
+    if built:
+        shutil.copytree(Path(built, "page"), folder, dirs_exist_ok=True)
+    else:
+        pack_webtune(folder)
     return folder
 
 
 @pytest.fixture(scope="package")
-def wheel(files: Path) -> str:
-    (path,) = files.glob("webtune-*.whl")
-    return f"/wheels/{path.name}"
+def own_wheels(files: Path) -> list[str]:
+    """The paths of webtune's wheels, as pages load them."""
+    return [f"/wheels/{path.name}" for path in sorted(files.glob("webtune*.whl"))]
 
 
 @pytest.fixture(scope="package")
 def origin(files: Path) -> Iterator[str]:
     for version in (NEW, OLD):
         if not (RUNTIMES / version / "pyodide.mjs").is_file():
-            pytest.fail(f"Pyodide {version} is not in .build: run `python3 build.py test`")
+            pytest.fail(f"{version} is not in {RUNTIMES}: run `python3 build.py test`")
     with serve({"pyodide": RUNTIMES, "wheels": files}) as address:
         yield address
 
@@ -64,7 +70,7 @@ Fresh = Callable[..., PythonPage]
 
 
 @pytest.fixture(scope="package")
-def open_page(browser: Any, origin: str, wheel: str) -> Iterator[Fresh]:
+def open_page(browser: Any, origin: str, own_wheels: list[str]) -> Iterator[Fresh]:
     """Opens a page with Pyodide and webtune. Pages of one `context` share their OPFS."""
     opened: list[Any] = []
 
@@ -82,7 +88,7 @@ def open_page(browser: Any, origin: str, wheel: str) -> Iterator[Fresh]:
             page,
             origin,
             runtime=f"/pyodide/{version}/",
-            wheels=[*wheels, wheel],
+            wheels=[*wheels, *own_wheels],
             worker=worker,
             prepare=prepare,
         )
@@ -123,7 +129,7 @@ def numpy_wheel(files: Path) -> str:
     """numpy for the older Pyodide: named, lying beside the checkout, or from Pyodide's CDN."""
     target = files / NUMPY
     named = os.environ.get("WEBTUNE_TEST_NUMPY_WHEEL")
-    beside = ROOT.parent / "shared" / "pyodide" / OLD / NUMPY
+    beside = ROOT.parent / "shared" / "pyodide" / "0.27.7" / NUMPY
     kept = RUNTIMES / NUMPY
     for source in [*([Path(named)] if named else []), beside, kept]:
         if source.is_file():
@@ -133,7 +139,7 @@ def numpy_wheel(files: Path) -> str:
             content = answer.read()
     except OSError as error:
         pytest.fail(
-            f"{NUMPY} is needed: put it into .build/pyodide, or name it in "
+            f"{NUMPY} is needed: put it into {RUNTIMES}, or name it in "
             f"WEBTUNE_TEST_NUMPY_WHEEL; its CDN did not answer ({error})"
         )
     path = offered(content, target)

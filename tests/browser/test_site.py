@@ -2,38 +2,22 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
-import sys
 import threading
-import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from webtune.testing.browser import pack_webtune
-
 ROOT = Path(__file__).resolve().parents[2]
 PICTURES = ROOT / "artifacts"
 
 
 @pytest.fixture(scope="module")
-def chores() -> Any:
-    spec = importlib.util.spec_from_file_location("webtune_chores", ROOT / "build.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["webtune_chores"] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-@pytest.fixture(scope="module")
-def site(chores: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def site(chores: Any, files: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     chores.SITE = tmp_path_factory.mktemp("site") / "site"
-    return Path(chores.build_site(pack_webtune(tmp_path_factory.mktemp("wheel"))))
+    return Path(chores.build_site(sorted(files.glob("webtune*.whl"))))
 
 
 @pytest.fixture(scope="module")
@@ -45,13 +29,6 @@ def address(chores: Any, site: Path) -> Iterator[str]:
     server.shutdown()
     server.server_close()
     thread.join()
-
-
-def test_the_wheel_is_pure_and_small(site: Path) -> None:
-    (wheel,) = site.glob("webtune-*-py3-none-any.whl")
-    with zipfile.ZipFile(wheel) as archive:
-        assert not [name for name in archive.namelist() if name.endswith((".so", ".pyc", ".wasm"))]
-    assert wheel.stat().st_size < 400_000
 
 
 def test_the_site_names_no_other_host(site: Path) -> None:
