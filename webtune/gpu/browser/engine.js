@@ -12,12 +12,13 @@
   const texts = [], modules = new Map(), layouts = new Map(), pipelines = new Map();
   const programs = new Map(), tickets = new Map(), passes = [], pending = new Set();
   const destroyed = new WeakSet();
-  let lastNumber = 0, lost = "", hides = 0, saidHidden = false, closed = false, unseen = [];
+  let lastNumber = 0, lost = "", hides = 0, saidHidden = false, closed = false;
+  const unseen = [];
 
   const lose = reason => {
     if (lost) return;
     lost = reason;
-    for (const refuse of [...pending]) refuse("lost:" + reason);
+    for (const refuse of pending) refuse("lost:" + reason);
     for (const go of unseen.splice(0)) go(0);
   };
   device.lost.then(info => {
@@ -153,7 +154,7 @@
       const scope = scoped(() => {
         making = device.createComputePipelineAsync(describe(spec, module));
       });
-      const failed = await making.then(pipeline => { slot.pipeline = pipeline; }, error => error);
+      const failed = await making.then(pipeline => { slot.pipeline = pipeline; }, refusal => refusal);
       const bad = await scope;
       if (!failed && !bad) return { pipeline: slot.pipeline };
       return { error: String((bad && bad.message) || (failed && failed.message) || failed) };
