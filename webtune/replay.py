@@ -8,7 +8,6 @@ from __future__ import annotations
 import gzip
 import json
 import random
-import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -25,10 +24,6 @@ from webtune.strategies import drive, get, names
 from webtune.strategies.model import Problem, Reading, Round
 
 __all__ = ["PROTOCOLS", "Space", "load", "measure", "table"]
-
-_UNREADABLE = (OSError, EOFError, zlib.error, ValueError, LookupError, TypeError, AttributeError)
-_UNREADABLE += (ArithmeticError, RecursionError)
-"""What a file that is cut, damaged or of another kind may raise."""
 
 FASTEST_SHARE = 0.05
 LEAST_POOL = 60
@@ -73,7 +68,7 @@ def load(path: Path) -> Space:
         ]
         if max(map(max, runs), default=0) >= ABSURD_NS:
             raise ValueError("a run of an hour or more")
-    except _UNREADABLE as error:
+    except Exception as error:  # whatever a damaged file, or one of another kind, may raise
         raise UsageError(f"{path.name} is no recorded space: {error}") from error
     if not runs:
         raise UsageError(f"{path.name} has no configuration that ran")
