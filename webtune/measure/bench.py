@@ -13,9 +13,9 @@ from webtune.gpu.base import Device
 from webtune.measure.bench_candidate import BenchCandidate, Conditions
 from webtune.measure.bench_context import BenchContext, CandidateState, PendingReading
 from webtune.measure.crash_guard import CrashGuard
-from webtune.measure.first_contact import FirstContact
+from webtune.measure.first_contact import compile_all, meet
 from webtune.measure.progress_events import ProgressEvent
-from webtune.measure.sampling import Sampler
+from webtune.measure.sampling import take_samples
 from webtune.strategies.model import Reading, Round
 
 __all__ = ["Bench"]
@@ -46,34 +46,27 @@ class Bench:
         pause: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         config = config or Config()
-        self._record = record
+        conditions, crash_guard = conditions or Conditions(), crash_guard or CrashGuard()
         # Several compile at once where the host awaits: it is the one that needs pauses.
         self._parallel = 1 if pause is None else config.usable_parallelism
-        self._pause = pause or _no_pause
-        self._context = BenchContext(
-            device,
-            conditions or Conditions(),
-            config,
-            crash_guard or CrashGuard(),
-            on_progress,
-        )
-        self._first_contact = FirstContact(self._context)
-        self._sampler = Sampler(self._context, self._pause)
+        self._record = record
+        self._context = BenchContext(device, conditions, config, crash_guard, on_progress, pause)
         self._states: dict[int, CandidateState] = {}
 
     async def measure(self, wanted: Round) -> list[Reading]:
         """Answer a round, a reading for each request in order. Raises `DeviceLost`, and
         `UsageError` when the caller's evictor or reference for checks cannot be used."""
-        await self._context.compile_evictor()
+        context = self._context
+        await context.compile_evictor()
         readings = [PendingReading(r, self._state(r.candidate)) for r in wanted.requests]
         if self._parallel > 1:
             states = [pending.state for pending in readings]
-            await self._first_contact.compile_all(states, self._parallel)
+            await compile_all(context, states, self._parallel)
         for pending in readings:
             if not pending.state.met:
-                await self._first_contact.meet(pending)
-                await self._pause()
-        await self._sampler.sample(readings)
+                await meet(context, pending)
+                await context.pause()
+        await take_samples(context, readings)
         return [pending.reading() for pending in readings]
 
     def _state(self, index: int) -> CandidateState:
@@ -100,7 +93,3 @@ class Bench:
                 self._context.device.release(state.program)
         self._states.clear()
         self._context.close()
-
-
-async def _no_pause() -> None:
-    pass

@@ -3,7 +3,7 @@ which launches are prepared, counted and told."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
 from webtune.config import Config
@@ -83,13 +83,16 @@ class BenchContext:
         config: Config,
         crash_guard: CrashGuard,
         on_progress: Callable[[ProgressEvent], None] | None,
+        pause: Callable[[], Awaitable[None]] | None,
     ) -> None:
         self.device = device
         self.conditions = conditions
         self.crash_guard = crash_guard
         self.target = SpanTarget.of(device.clock, config)
         self.launches = 0
+        self.by_wall = device.clock.kind == "wall"
         self._on_progress = on_progress
+        self._pause = pause
         self._restores = tuple(w.restore for w in conditions.written if w.restore is not None)
         self._evictor: Program | None = None
 
@@ -137,6 +140,11 @@ class BenchContext:
                     kind, state.index, state.name, self.launches, duration_ns, state.failure
                 )
             )
+
+    async def pause(self) -> None:
+        """Let the host breathe between chunks of work."""
+        if self._pause is not None:
+            await self._pause()
 
     async def recover(self, error: DeviceTimeout) -> None:
         """After a time-out: go on only where the device answers again. A device that is marked
