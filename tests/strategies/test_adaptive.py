@@ -194,7 +194,7 @@ def test_an_earlier_tune_spares_those_far_behind(play, noise):
     streams = times(noise, *[base[0] for base in known.values()], 95)
     streams = [[max(1, 1000 * round(next(s))) for _ in range(99)] for s in streams]
     played = play(
-        "adaptive", streams, earlier_ns={k: tuple(1000 * e for e in v) for k, v in known.items()}
+        "adaptive", streams, prior_ns={k: tuple(1000 * e for e in v) for k, v in known.items()}
     )
     assert played.launches(3) == played.launches(4) == 0
     assert all(played.launches(each) for each in (0, 1, 2, 5))
@@ -206,7 +206,7 @@ def test_those_spared_are_measured_when_all_leaders_fail(play):
     known = {each: (base * US,) * 5 for each, base in enumerate([100, 101, 102, 150])}
     fails = dict.fromkeys(range(3), (0, BROKEN))
     streams = [base[0] for base in known.values()]
-    played = play("adaptive", streams, earlier_ns=known, fails=fails)
+    played = play("adaptive", streams, prior_ns=known, fails=fails)
     assert played.outcome.winner == 3
     assert played.launches(3) > 0
 

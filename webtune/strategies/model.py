@@ -130,7 +130,7 @@ class Problem:
     `batches` are the plan's batches in order, each a tuple of candidate indices; a strategy goes
     on to the next batch only when nothing of this one was measured. `patience` maps a candidate
     to the (group name, patience) pairs of its groups that have one. `limit_ns` is the time that is
-    close enough to the device's peak to stop at. `earlier_ns` holds samples that an earlier tune
+    close enough to the device's peak to stop at. `prior_ns` holds samples that an earlier tune
     took of candidates whose source has not changed (a partial re-tune); a strategy may spare those
     that the evidence leaves far behind. `tie_order` ranks candidates for the tie rule (a
     digest of each candidate's content, so the order of the list never decides). `never` says why
@@ -141,7 +141,7 @@ class Problem:
     count: int
     limit_ns: int | None = None
     patience: Mapping[int, tuple[tuple[str, int], ...]] = field(default_factory=dict)
-    earlier_ns: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    prior_ns: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     tie_order: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
     never: Mapping[int, str] = field(default_factory=dict)

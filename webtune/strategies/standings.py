@@ -135,13 +135,13 @@ class Standings:
     def spare(self, candidates: Sequence[int]) -> list[int]:
         """Eliminate those that an earlier tune measured far behind its leaders, on its samples;
         the others are returned, to be measured."""
-        earlier = self.problem.earlier_ns
-        medians = {c: median(earlier[c]) for c in candidates if earlier.get(c)}
+        prior = self.problem.prior_ns
+        medians = {c: median(prior[c]) for c in candidates if prior.get(c)}
         ranked = sorted(medians, key=lambda c: (medians[c], self.digest(c)))
         for candidate in ranked[LEADERS:]:
             time_ns = medians[candidate]
             if time_ns > FAR_BEHIND * medians[ranked[0]]:
-                self.samples[candidate] = list(earlier[candidate])
+                self.samples[candidate] = list(prior[candidate])
                 self._spared.add(candidate)
                 text = f"an earlier tune measured {time_text(time_ns)}, far behind its leaders"
                 self.eliminate(candidate, text, "spared")

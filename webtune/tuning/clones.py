@@ -99,7 +99,7 @@ class Clones:
             if self._copies:
                 self._device.copy(self._copies)
         except LaunchError as error:
-            names = ", ".join(slot.name for slot in self.slots) or "its arguments"
+            names = ", ".join(argument.name for argument in self.written) or "its arguments"
             raise ArgumentError(f"{self._not_copied(names)} ({error})") from error
 
     def _refuse_unreadable(self, cloned: Sequence[tuple[int, Buffer]]) -> None:

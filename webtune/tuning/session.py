@@ -151,7 +151,7 @@ class Session:
             count=len(candidates),
             limit_ns=limit.limit_ns if self._kernel.short_circuit else None,
             patience={index: limits for index, limits in patience.items() if limits},
-            earlier_ns=prior_samples(self._kernel, prior),
+            prior_ns=prior_samples(self._kernel, prior),
             tie_order=tuple(candidate.id for candidate in candidates),
             names=tuple(candidate.name for candidate in candidates),
             never=batches.never,
