@@ -124,7 +124,7 @@ def arithmetic(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
     if request.param == "plain":
         monkeypatch.setattr("webtune.measure.check.numpy_or_none", lambda: None)
         monkeypatch.setattr("webtune.measure.reference.numpy_or_none", lambda: None)
-        monkeypatch.setattr("webtune.kernel.arguments._numpy", lambda: None)
+        monkeypatch.setattr("webtune.kernel.arguments.numpy_or_none", lambda: None)
     return str(request.param)
 
 

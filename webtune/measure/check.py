@@ -13,10 +13,10 @@ from functools import cached_property
 from typing import Any
 
 from webtune.errors import ArgumentError, Failure, FailureKind, UsageError
-from webtune.gpu.base import Copy, Device, Handle, Program, can_be_read
-from webtune.kernel.arguments import Argument, HostArray, dtype_bytes, host_view
+from webtune.gpu.base import Copy, Device, Handle, Program, can_be_read, padded_bytes
+from webtune.kernel.arguments import Argument, HostArray, dtype_bytes, host_view, numpy_or_none
 from webtune.measure.bench_candidate import WrittenArgument
-from webtune.measure.reference import expected_by, numpy_or_none
+from webtune.measure.reference import expected_by
 
 __all__ = ["AllClose", "PreparedCheck"]
 
@@ -135,7 +135,10 @@ class PreparedCheck:
             dtypes = {argument.name: argument.dtype for argument in written}
             self._expected = {n: _Expected(elements, dtypes[n]) for n, elements in found.items()}
         device.submit(program, [w.restore or self._poisoning(device, w) for w in written])
-        answers = [(w, bytes(await device.read(w.handle, _padded(w)))[: w.nbytes]) for w in written]
+        answers = [
+            (w, bytes(await device.read(w.handle, padded_bytes(w.nbytes)))[: w.nbytes])
+            for w in written
+        ]
         if self._expected is None:
             return self._expect(answers, name)
         reasons = (self._difference(argument, raw) for argument, raw in answers)
@@ -149,7 +152,7 @@ class PreparedCheck:
         self._poison.clear()
 
     def _poisoning(self, device: Device, argument: WrittenArgument) -> Copy:
-        nbytes = _padded(argument)
+        nbytes = padded_bytes(argument.nbytes)
         key = (argument.dtype, nbytes)
         if key not in self._poison:
             self._poison[key] = device.create_buffer(nbytes, label="poison")
@@ -215,10 +218,6 @@ def _unwritten(argument: WrittenArgument, content: bytes) -> int:
     if unit not in content:
         return 0
     return sum(content[at : at + size] == unit for at in range(0, len(content), size))
-
-
-def _padded(argument: WrittenArgument) -> int:
-    return -(-argument.nbytes // 4) * 4
 
 
 def _poison_bytes(dtype: str, nbytes: int) -> bytes:

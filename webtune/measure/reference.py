@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import importlib
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from webtune.errors import UsageError
-from webtune.gpu.base import Device
-from webtune.kernel.arguments import Argument, HostArray, host_view
+from webtune.gpu.base import Device, padded_bytes
+from webtune.kernel.arguments import Argument, HostArray, host_view, numpy_or_none
 from webtune.measure.bench_candidate import WrittenArgument
 
-__all__ = ["expected_by", "numpy_or_none"]
+__all__ = ["expected_by"]
 
 
 async def expected_by(
@@ -48,7 +47,7 @@ async def _on_host(argument: Argument, device: Device) -> Any:
     if isinstance(argument, HostArray):
         raw = memoryview(bytes(argument.data))
     else:
-        padded = -(-argument.nbytes // 4) * 4
+        padded = padded_bytes(argument.nbytes)
         raw = (await device.read(argument.handle, padded)).cast("B")[: argument.nbytes]
     return host_view(raw, argument.dtype, argument.shape)
 
@@ -110,11 +109,3 @@ def _flat_list(value: Any) -> tuple[list[Any], tuple[int, ...]]:
     parts = [_flat_list(item) for item in value]
     inner = parts[0][1] if parts else ()
     return [element for flat, _ in parts for element in flat], (len(parts), *inner)
-
-
-def numpy_or_none() -> Any:
-    """The module numpy where it is installed."""
-    try:
-        return importlib.import_module("numpy")
-    except ImportError:
-        return None
