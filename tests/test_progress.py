@@ -6,7 +6,7 @@ import io
 
 import pytest
 
-from webtune.measure.bench import ProgressEvent
+from webtune.measure.progress_events import ProgressEvent
 from webtune.progress import Tally, shown
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TextIO
 
-from webtune.measure.bench import ProgressEvent
+from webtune.measure.progress_events import ProgressEvent
 from webtune.report.format import counted, duration
 from webtune.tuner import Tuner
 from webtune.tuning.peaks import Peaks

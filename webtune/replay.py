@@ -1,4 +1,4 @@
-"""Judges protocols on recorded timings of real GPUs: how much slower is the pick, at what cost?
+"""Judges measuring protocols on recorded timings of real GPUs: regret of the pick, and its cost.
 
 A strategy is driven here as it is on a device; only its readings come from a file.
 """
@@ -8,12 +8,12 @@ from __future__ import annotations
 import gzip
 import json
 import random
-import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, median, quantiles
 from typing import Any
 
 from webtune.config import Config
@@ -22,22 +22,8 @@ from webtune.gpu.clock import ABSURD_NS
 from webtune.report.table import Table
 from webtune.strategies import drive, get, names
 from webtune.strategies.model import Problem, Reading, Round
-from webtune.strategies.statistics import median, quantile
 
 __all__ = ["PROTOCOLS", "Space", "load", "measure", "table"]
-
-_UNREADABLE = (
-    OSError,
-    EOFError,
-    zlib.error,
-    ValueError,
-    KeyError,
-    TypeError,
-    AttributeError,
-    OverflowError,
-    RecursionError,
-)
-"""What a file that is cut, damaged or of another kind may raise."""
 
 FASTEST_SHARE = 0.05
 LEAST_POOL = 60
@@ -76,21 +62,21 @@ def load(path: Path) -> Space:
             document = json.load(file)
         factor = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}[document.get("unit", "ms")]
         runs = [
-            tuple(max(1, round(each * factor)) for each in one)
-            for one in document["samples"]
-            if one and min(one) > 0
+            tuple(max(1, round(sample * factor)) for sample in samples)
+            for samples in document["samples"]
+            if samples and min(samples) > 0
         ]
         if max(map(max, runs), default=0) >= ABSURD_NS:
             raise ValueError("a run of an hour or more")
-    except _UNREADABLE as error:
+    except Exception as error:  # whatever a damaged file, or one of another kind, may raise
         raise UsageError(f"{path.name} is no recorded space: {error}") from error
     if not runs:
         raise UsageError(f"{path.name} has no configuration that ran")
-    ranked = sorted((median(one), place) for place, one in enumerate(runs))
+    ranked = sorted((median(samples), index) for index, samples in enumerate(runs))
     pool = ranked[: max(LEAST_POOL, int(FASTEST_SHARE * len(ranked)))]
     return Space(
         path.name.removesuffix(".json.gz"),
-        tuple(runs[place] for _, place in pool),
+        tuple(runs[index] for _, index in pool),
         tuple(truth for truth, _ in pool),
     )
 
@@ -108,7 +94,7 @@ def measure(
 
     A trial takes the best configuration and others drawn from the fastest 5 % (at least 60), the
     same for every protocol. Their samples come `resampled`, or in `recorded` order from a random
-    place, round and round. `drift` is a common ramp: 0.1 makes everything 10 % slower by the time
+    start, round and round. `drift` is a common ramp: 0.1 makes everything 10 % slower by the time
     that every candidate could have run ten times. Regret is the pick's true median over the
     best's, less one; launches are per candidate, warm-ups included. `UsageError` on a folder
     without spaces, an unknown protocol or order, or numbers that cannot be used.
@@ -122,27 +108,27 @@ def measure(
     paths = sorted(spaces.glob("*.json.gz")) if spaces.is_dir() else [spaces]
     if not paths or not paths[0].is_file():
         raise UsageError(f"{spaces} has no *.json.gz; pass a folder of recorded spaces")
-    results = []
-    for path in paths:
-        space = load(path)
+    trials = {}
+    for space in map(load, paths):
         trial = partial(_trial, space, protocol, min(candidates, len(space.truth_ns)))
-        results.append((space.name, [trial(seed, order, drift) for seed in range(seeds)]))
+        trials[space.name] = [trial(seed, order, drift) for seed in range(seeds)]
     return {
         "protocol": protocol,
         "order": order,
         "drift": drift,
         "candidates": candidates,
         "seeds": seeds,
-        **_summary([each for _, trials in results for each in trials]),
-        "spaces": [{"space": name, **_summary(trials)} for name, trials in results],
+        **_summary(list(chain.from_iterable(trials.values()))),
+        "spaces": [{"space": name, **_summary(found)} for name, found in trials.items()],
     }
 
 
 def _summary(trials: Sequence[tuple[float, float]]) -> dict[str, float]:
     regrets = [regret for regret, _ in trials]
+    percentiles = quantiles(regrets, n=20, method="inclusive") if len(regrets) > 1 else regrets
     return {
         "mean_regret": fmean(regrets),
-        "p95_regret": quantile(regrets, 0.95),
+        "p95_regret": percentiles[-1],
         "mean_launches": fmean(launches for _, launches in trials),
     }
 
@@ -151,14 +137,14 @@ def table(measured: Sequence[dict[str, Any]]) -> Table:
     """Results of `measure`: regret in %, launches per candidate."""
     rows = tuple(
         (
-            one["protocol"],
+            result["protocol"],
             space["space"],
             f"{100 * space['mean_regret']:.3f}",
             f"{100 * space['p95_regret']:.2f}",
             f"{space['mean_launches']:.2f}",
         )
-        for one in measured
-        for space in [*one["spaces"], {"space": "all spaces", **one}]
+        for result in measured
+        for space in [*result["spaces"], {"space": "all spaces", **result}]
     )
     return Table(("protocol", "space", ">regret %", ">p95 %", ">launches"), rows)
 
@@ -166,7 +152,7 @@ def table(measured: Sequence[dict[str, Any]]) -> Table:
 # ---- one trial -----------------------------------------------------------------------------------
 
 
-class _Streams:
+class _Recording:
     """The recorded samples of a trial's candidates, one at a time, on a common ramp."""
 
     def __init__(self, runs: Sequence[tuple[int, ...]], key: str, order: str, drift: float) -> None:
@@ -174,37 +160,37 @@ class _Streams:
         self._runs = runs
         self._drift = drift / (RAMP_LAUNCHES * len(runs))
         # Each candidate has its own chance, so that no protocol changes another's samples.
-        self._chance = [random.Random(f"{key} {place}") for place in range(len(runs))]
+        self._chances = [random.Random(f"{key} {index}") for index in range(len(runs))]
         self._recorded = order == "recorded"
         self._next = [
-            chance.randrange(len(run)) for chance, run in zip(self._chance, runs, strict=True)
+            chance.randrange(len(run)) for chance, run in zip(self._chances, runs, strict=True)
         ]
 
-    def take(self, candidate: int) -> int:
-        """One launch, ns."""
+    def launch(self, candidate: int) -> int:
+        """The time of one launch, ns."""
         run = self._runs[candidate]
-        place = self._next[candidate]
+        index = self._next[candidate]
         if self._recorded:
-            self._next[candidate] = (place + 1) % len(run)
+            self._next[candidate] = (index + 1) % len(run)
         else:
-            self._next[candidate] = self._chance[candidate].randrange(len(run))
-        time_ns = run[place] * (1 + self._drift * self.launches)
+            self._next[candidate] = self._chances[candidate].randrange(len(run))
+        time_ns = run[index] * (1 + self._drift * self.launches)
         self.launches += 1
         return max(1, round(time_ns))
 
     def measure(self, wanted: Round) -> list[Reading]:
-        """A round, interleaved as a device takes it."""
+        """Answer a round, its samples interleaved as a device takes them."""
+        taken: list[list[int]] = [[] for _ in wanted.requests]
         for request in wanted.requests:
             for _ in range(request.warmups):
-                self.take(request.candidate)
-        taken: list[list[int]] = [[] for _ in wanted.requests]
+                self.launch(request.candidate)
         for number in range(max((request.samples for request in wanted.requests), default=0)):
-            for request, durations in zip(wanted.requests, taken, strict=True):
+            for request, durations_ns in zip(wanted.requests, taken, strict=True):
                 if number < request.samples:
-                    durations.append(self.take(request.candidate))
+                    durations_ns.append(self.launch(request.candidate))
         return [
-            Reading(request.candidate, tuple(durations), launches=request.warmups + len(durations))
-            for request, durations in zip(wanted.requests, taken, strict=True)
+            Reading(request.candidate, tuple(durations_ns), None, request.warmups + request.samples)
+            for request, durations_ns in zip(wanted.requests, taken, strict=True)
         ]
 
 
@@ -216,11 +202,11 @@ def _trial(
     chance = random.Random(key)
     drawn = [0, *chance.sample(range(1, len(space.truth_ns)), count - 1)]
     chance.shuffle(drawn)
-    streams = _Streams([space.samples_ns[each] for each in drawn], key, order, drift)
+    recording = _Recording([space.samples_ns[index] for index in drawn], key, order, drift)
     if protocol in PLAIN:
         launches, statistic = PLAIN[protocol]
-        taken = [[streams.take(each) for each in range(count)] for _ in range(launches)]
-        scores = [statistic(column) for column in zip(*taken, strict=True)]
+        rounds = [[recording.launch(index) for index in range(count)] for _ in range(launches)]
+        scores = [statistic(column) for column in zip(*rounds, strict=True)]
         pick = scores.index(min(scores))
     else:
         problem = Problem(
@@ -228,8 +214,8 @@ def _trial(
             count=count,
             tie_order=tuple(f"{chance.getrandbits(64):016x}" for _ in range(count)),
         )
-        outcome = drive.blocking(get(protocol)(problem, Config()), streams.measure)
+        outcome = drive.blocking(get(protocol)(problem, Config()), recording.measure)
         if outcome.winner is None:
             raise RuntimeError(f"{protocol} named no winner on {space.name}")
         pick = outcome.winner
-    return space.truth_ns[drawn[pick]] / space.truth_ns[0] - 1, streams.launches / count
+    return space.truth_ns[drawn[pick]] / space.truth_ns[0] - 1, recording.launches / count

@@ -16,7 +16,8 @@ import pytest
 PROGRAM = """
 import json, sys
 from statistics import median
-from webtune.measure.bench import Bench, BenchCandidate, Slot
+from webtune.measure.bench import Bench
+from webtune.measure.bench_candidate import BenchCandidate, Conditions, WrittenArgument
 from webtune.kernel.arguments import Buffer
 from webtune.measure.check import AllClose
 from webtune.strategies.model import Request, Round
@@ -43,7 +44,7 @@ asked = json.loads(sys.argv[1])
 device = open_device(asked["adapter"], library=asked["library"], timestamps=asked["timestamps"])
 y = device.create_buffer(128)
 
-def enter(index):
+def record(index):
     turns, groups = asked["work"][index]
     constants = (("TURNS", turns), ("SKIP", index == asked["silent"]))
     bound = (Binding(0, "storage", y, 128),)
@@ -53,7 +54,8 @@ def enter(index):
 
 argument = Buffer(y, "u32", (32,), device)
 check = AllClose(lambda y: list(range(32))).prepare("spin", (argument,), ("y",))
-bench = Bench(device, enter, slots=[Slot("y", 0, y, 128, "u32", (32,))], checker=check)
+written = WrittenArgument("y", 0, y, 128, "u32", (32,))
+bench = Bench(device, record, Conditions((written,), checker=check))
 count = len(asked["work"])
 first = complete(bench.measure(Round(tuple(Request(i, 3, 0) for i in range(count)))))
 rest = complete(bench.measure(Round(tuple(Request(i, 0, 9) for i in range(count)))))

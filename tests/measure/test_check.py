@@ -3,118 +3,40 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pytest
 
-from webtune.errors import Failure, FailureKind, UsageError
-from webtune.gpu.base import Binding, Copy, Dispatch
-from webtune.kernel.arguments import Buffer, HostArray
-from webtune.measure import check as check_module
-from webtune.measure.bench import Slot
-from webtune.measure.check import AllClose, PreparedCheck
-from webtune.strategies.drive import complete
-from webtune.testing import Effect, ScriptedDevice
+from webtune.errors import FailureKind, UsageError
+from webtune.gpu.base import Dispatch
+from webtune.measure.check import AllClose
 
-CODES = {"f32": "f", "i32": "i", "u32": "I", "f16": "e", "u8": "B", "f64": "d"}
-
-
-@pytest.fixture(params=["numpy", "plain"], autouse=True)
-def arithmetic(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Every test here runs on numpy and on plain memory."""
-    if request.param == "plain":
-        monkeypatch.setattr(check_module, "_numpy", lambda: None)
-        monkeypatch.setattr("webtune.kernel.arguments._numpy", lambda: None)
-    return str(request.param)
-
-
-class Rig:
-    """Outputs on a scripted GPU, and candidates that write given values into them."""
-
-    def __init__(
-        self,
-        rule: AllClose,
-        outputs: dict[str, tuple[str, tuple[int, ...]]],
-        *,
-        restore: Sequence[str] = (),
-        start: dict[str, Sequence[float]] | None = None,
-        host: Sequence[HostArray] = (),
-    ) -> None:
-        self.device = ScriptedDevice()
-        self.slots: list[Slot] = []
-        self.args: list[Buffer | HostArray] = [*host]
-        for place, (name, (dtype, shape)) in enumerate(outputs.items()):
-            size = int(np.prod(shape))
-            nbytes = size * struct.calcsize(CODES[dtype])
-            work = self.device.create_buffer(nbytes)
-            back = None
-            content = packed(dtype, (start or {}).get(name, [0] * size))
-            self.device.write(work, memoryview(content))
-            if name in restore:
-                pristine = self.device.create_buffer(nbytes)
-                self.device.write(pristine, memoryview(content))
-                back = Copy(pristine, work, -(-nbytes // 4) * 4)
-            self.args.append(Buffer(work, dtype, shape, self.device))
-            self.slots.append(Slot(name, place, work, nbytes, dtype, shape, back))
-        names = [f"h{i}" for i in range(len(host))] + list(outputs)
-        self.check: PreparedCheck = rule.prepare("set", self.args, names)
-
-    def effect(self, effect: Effect, name: str = "candidate") -> Failure | None:
-        bindings = tuple(
-            Binding(slot.index, "storage", slot.handle, slot.nbytes) for slot in self.slots
-        )
-        self.device._effect = effect
-        program = self.device.compile_now([Dispatch("", "main", (), bindings, (1, 1, 1), name)])
-        return complete(self.check.verify(self.device, self.slots, program, name))
-
-    def writes(self, *values: Sequence[float] | None, name: str = "candidate") -> Failure | None:
-        def effect(views: Sequence[memoryview], _: Dispatch) -> None:
-            for view, slot, content in zip(views, self.slots, values, strict=True):
-                if content is not None:
-                    raw = packed(slot.dtype, content)
-                    view[: len(raw)] = raw
-
-        return self.effect(effect, name)
-
-
-def packed(dtype: str, values: Sequence[float]) -> bytes:
-    return struct.pack(f"<{len(values)}{CODES[dtype]}", *values)
-
-
-def one(reference: Any = None, dtype: str = "f32", n: int = 4, **options: Any) -> Rig:
-    rule = AllClose(reference, options.pop("rtol", None), options.pop("atol", None))
-    return Rig(rule, {"y": (dtype, (n,))}, **options)
-
-
-def gives(*values: float) -> Callable[..., Any]:
-    return lambda *arrays: list(values)
-
-
+pytestmark = pytest.mark.usefixtures("arithmetic")
 NAN, INF = float("nan"), float("inf")
 
 
-def test_a_right_answer_passes() -> None:
+def test_a_right_answer_passes(one: Any, gives: Any) -> None:
     assert one(gives(1, 2, 3, 4)).writes([1, 2, 3, 4]) is None
 
 
-def test_the_first_mismatch_is_told_with_index_got_and_expected() -> None:
+def test_the_first_mismatch_is_told_with_index_got_and_expected(one: Any, gives: Any) -> None:
     failure = one(gives(1, 2, 3, 4)).writes([1, 2.5, 3, 9])
     assert failure is not None
     assert failure.kind is FailureKind.WRONG_ANSWER
     assert "y[1] is 2.5, expected 2; 2 of 4 elements differ" in failure.reason
 
 
-def test_a_mismatch_in_a_matrix_is_told_by_its_indices_too() -> None:
-    rig = Rig(AllClose(gives(1, 2, 3, 4, 5, 6)), {"c": ("f32", (2, 3))})
+def test_a_mismatch_in_a_matrix_is_told_by_its_indices_too(gives: Any, rig_of: Any) -> None:
+    rig = rig_of(AllClose(gives(1, 2, 3, 4, 5, 6)), {"c": ("f32", (2, 3))})
     failure = rig.writes([1, 2, 3, 4, 5, 7])
     assert failure is not None
     assert "c[5] (at [1, 2]) is 7, expected 6" in failure.reason
 
 
 @pytest.mark.parametrize("dtype", ["f32", "f16", "i32", "u32", "u8"])
-def test_a_candidate_that_writes_nothing_cannot_pass(dtype: str) -> None:
+def test_a_candidate_that_writes_nothing_cannot_pass(dtype: str, one: Any, gives: Any) -> None:
     rig = one(gives(0, 0, 0, 0), dtype)
     failure = rig.writes(None)
     assert failure is not None
@@ -122,26 +44,28 @@ def test_a_candidate_that_writes_nothing_cannot_pass(dtype: str) -> None:
     assert "restore=" in failure.reason
 
 
-def test_nothing_written_cannot_pass_where_nan_is_expected() -> None:
+def test_nothing_written_cannot_pass_where_nan_is_expected(one: Any, gives: Any) -> None:
     assert one(gives(NAN, NAN, NAN, NAN)).writes(None) is not None
     assert one(gives(NAN, 1, 1, 1)).writes([NAN, 1, 1, 1]) is None
 
 
-def test_a_candidate_that_stops_halfway_cannot_pass() -> None:
+def test_a_candidate_that_stops_halfway_cannot_pass(one: Any, gives: Any) -> None:
     failure = one(gives(1, 2, 3, 4)).writes([1, 2])
     assert failure is not None
     assert "2 of 4" in failure.reason
     assert "y[2]" in failure.reason
 
 
-def test_candidates_that_share_an_output_cannot_hide_each_others_faults() -> None:
+def test_candidates_that_share_an_output_cannot_hide_each_others_faults(
+    one: Any, gives: Any
+) -> None:
     rig = one(gives(1, 2, 3, 4))
     assert rig.writes([1, 2, 3, 4]) is None
     assert rig.writes(None) is not None
     assert rig.writes([1, 2, 3, 4]) is None
 
 
-def test_restored_buffers_start_from_their_content_every_time() -> None:
+def test_restored_buffers_start_from_their_content_every_time(one: Any) -> None:
     rig = one(lambda y: [v + 1 for v in y], restore=["y"], start={"y": [1, 2, 3, 4]})
 
     def add_one(views: Sequence[memoryview], _: Dispatch) -> None:
@@ -151,9 +75,6 @@ def test_restored_buffers_start_from_their_content_every_time() -> None:
     assert rig.effect(add_one) is None
     assert rig.effect(add_one) is None
     assert rig.writes(None) is not None
-
-
-# -- tolerances
 
 
 @pytest.mark.parametrize(
@@ -176,19 +97,19 @@ def test_restored_buffers_start_from_their_content_every_time() -> None:
     ],
 )
 def test_default_tolerances_make_sense_per_dtype(
-    dtype: str, expected: float, got: float, right: bool
+    dtype: str, expected: float, got: float, right: bool, one: Any, gives: Any
 ) -> None:
     assert (one(gives(expected), dtype, n=1).writes([got]) is None) is right
 
 
-def test_a_sum_that_cancels_may_round_on_the_scale_of_the_others() -> None:
+def test_a_sum_that_cancels_may_round_on_the_scale_of_the_others(one: Any, gives: Any) -> None:
     assert one(gives(1000, -1000, 0, 500)).writes([1000, -1000, 1e-3, 500]) is None
     assert one(gives(1, -1, 0, 0.5)).writes([1, -1, 1e-3, 0.5]) is not None
 
 
 @pytest.mark.parametrize("share", [2, 3, 16])
 @pytest.mark.parametrize("mask", [-1e9, 1e30, -3e38, INF, NAN])
-def test_a_mask_lets_nothing_wrong_pass(share: int, mask: float) -> None:
+def test_a_mask_lets_nothing_wrong_pass(share: int, mask: float, one: Any, gives: Any) -> None:
     """One in `share` is no mask."""
     expected = [2.0 if place % share == 0 else mask for place in range(48)]
     assert one(gives(*expected), n=48).writes(expected) is None
@@ -199,12 +120,12 @@ def test_a_mask_lets_nothing_wrong_pass(share: int, mask: float) -> None:
 
 
 @pytest.mark.parametrize("mask", [-1e9, 1e30])
-def test_a_mask_beside_zeros_lets_nothing_wrong_pass(mask: float) -> None:
+def test_a_mask_beside_zeros_lets_nothing_wrong_pass(mask: float, one: Any, gives: Any) -> None:
     assert one(gives(mask, 0, 0, mask)).writes([mask, 1e-6, 0, mask]) is None
     assert one(gives(mask, 0, 0, mask)).writes([mask, 0.01, 0, mask]) is not None
 
 
-def test_a_mask_that_adds_lets_nothing_wrong_pass() -> None:
+def test_a_mask_that_adds_lets_nothing_wrong_pass(one: Any, gives: Any) -> None:
     expected = [1 + place / 64 - (1e4 if place % 4 else 0) for place in range(64)]
     wrong = [value + 0.05 if value > 0 else value for value in expected]
     failure = one(gives(*expected), n=64).writes(wrong)
@@ -212,7 +133,7 @@ def test_a_mask_that_adds_lets_nothing_wrong_pass() -> None:
     assert "16 of 64 elements differ" in failure.reason
 
 
-def test_one_huge_element_lets_nothing_wrong_pass() -> None:
+def test_one_huge_element_lets_nothing_wrong_pass(one: Any, gives: Any) -> None:
     failure = one(gives(1e8, *[3.0] * 15), n=16).writes([1e8, *[0.0] * 15])
     assert failure is not None
     assert "15 of 16 elements differ" in failure.reason
@@ -222,7 +143,7 @@ def test_one_huge_element_lets_nothing_wrong_pass() -> None:
     assert "15 of 16 elements differ" in failure.reason
 
 
-def test_long_sums_of_normal_values_may_round() -> None:
+def test_long_sums_of_normal_values_may_round(one: Any) -> None:
     chance = np.random.default_rng(7)
     left = chance.standard_normal((64, 4096), dtype=np.float32)
     right = chance.standard_normal((4096, 16), dtype=np.float32)
@@ -234,11 +155,11 @@ def test_long_sums_of_normal_values_may_round() -> None:
     assert rig.writes((backwards + 0.01).tolist()) is not None
 
 
-def test_a_residue_of_sums_that_cancel_does_not_set_the_scale() -> None:
+def test_a_residue_of_sums_that_cancel_does_not_set_the_scale(one: Any, gives: Any) -> None:
     assert one(gives(1000, -1001, 1e-5, 500)).writes([1000, -1001, -2e-5, 500]) is None
 
 
-def test_given_tolerances_are_kept() -> None:
+def test_given_tolerances_are_kept(one: Any, gives: Any) -> None:
     assert one(gives(1, 2, 3, 4), rtol=0.5).writes([1.4, 2, 3, 4]) is None
     assert one(gives(1, 2, 3, 4), rtol=0.0, atol=0.0).writes([1.0000001, 2, 3, 4]) is not None
     assert one(gives(10, 10), "i32", n=2, atol=1).writes([11, 9]) is None
@@ -251,10 +172,7 @@ def test_a_negative_tolerance_is_refused(value: float) -> None:
         AllClose(rtol=value)
 
 
-# -- the first candidate as reference
-
-
-def test_without_a_reference_the_first_answer_is_it() -> None:
+def test_without_a_reference_the_first_answer_is_it(one: Any) -> None:
     rig = one()
     assert rig.writes([1, 2, 3, 4], name="first") is None
     assert rig.writes([1, 2, 3, 4]) is None
@@ -263,7 +181,7 @@ def test_without_a_reference_the_first_answer_is_it() -> None:
     assert "expected 4 (from first)" in failure.reason
 
 
-def test_a_first_candidate_that_writes_nothing_is_no_reference() -> None:
+def test_a_first_candidate_that_writes_nothing_is_no_reference(one: Any) -> None:
     rig = one()
     failure = rig.writes(None)
     assert failure is not None
@@ -271,7 +189,7 @@ def test_a_first_candidate_that_writes_nothing_is_no_reference() -> None:
     assert rig.writes([1, 2, 3, 4]) is None
 
 
-def test_a_first_candidate_that_writes_a_part_only_is_no_reference() -> None:
+def test_a_first_candidate_that_writes_a_part_only_is_no_reference(one: Any) -> None:
     rig = one()
     failure = rig.writes([1, 2])
     assert failure is not None
@@ -279,87 +197,12 @@ def test_a_first_candidate_that_writes_a_part_only_is_no_reference() -> None:
     assert rig.writes([1, 2, 3, 4]) is None
 
 
-# -- references
-
-
-def test_the_reference_gets_every_argument_as_it_was_before_the_tune(arithmetic: str) -> None:
-    seen: list[Any] = []
-
-    def reference(h: Any, y: Any) -> Any:
-        seen.append((type(h).__name__, list(h), list(y)))
-        return [5, 6, 7, 8]
-
-    host = HostArray(memoryview(np.array([7, 8], np.uint32)))
-    rig = one(reference, restore=["y"], start={"y": [1, 2, 3, 4]}, host=[host])
-    rig.check._names = ("h", "y")
-    assert rig.writes([5, 6, 7, 8]) is None
-    assert rig.writes([5, 6, 7, 8]) is None
-    kind = "ndarray" if arithmetic == "numpy" else "memoryview"
-    assert seen == [(kind, [7, 8], [1.0, 2.0, 3.0, 4.0])]
-
-
-def test_a_reference_may_name_outputs_or_list_them() -> None:
-    outputs = {"a": ("f32", (2,)), "b": ("i32", (2,))}
-    for answer in (
-        {"b": [3, 4], "a": [1, 2]},
-        ([1, 2], [3, 4]),
-        (None, [3, 4]),
-        {"b": [3, 4]},
-    ):
-        rig = Rig(AllClose(lambda a, b, answer=answer: answer), outputs)
-        assert rig.writes([1, 2], [3, 4]) is None
-        failure = rig.writes([1, 2], [3, 5])
-        assert failure is not None
-        assert "b[1] is 5, expected 4" in failure.reason
-
-
-@pytest.mark.parametrize(
-    ("answer", "message"),
-    [
-        (None, "returned nothing"),
-        ([1, 2, 3], r"shape \[3\], the argument has \[4\]"),
-        ({"z": [1]}, "returned z; the candidates write y"),
-        ({}, "empty dict"),
-        ((None,), "no answer is checked"),
-        ({"y": None}, "no answer is checked"),
-        (([1], [2]), "returned 2 arrays, the candidates write 1"),
-    ],
-)
-def test_an_answer_that_does_not_fit_says_what_to_return(answer: Any, message: str) -> None:
-    with pytest.raises(UsageError, match=message):
-        one(lambda y: answer).writes([1, 2, 3, 4])
-
-
-def test_a_transposed_answer_is_refused() -> None:
-    rig = Rig(
-        AllClose(lambda c: [[1, 2], [3, 4], [5, 6]]),
-        {"c": ("f32", (2, 3))},
-    )
-    with pytest.raises(UsageError, match=r"shape \[3, 2\], the argument has \[2, 3\]"):
-        rig.writes([1, 2, 3, 4, 5, 6])
-
-
-def test_a_flat_answer_serves_a_matrix_and_a_matrix_serves_a_flat_argument() -> None:
-    matrix = Rig(AllClose(gives(1, 2, 3, 4)), {"c": ("f32", (2, 2))})
-    assert matrix.writes([1, 2, 3, 4]) is None
-    assert one(lambda y: [[1, 2], [3, 4]]).writes([1, 2, 3, 4]) is None
-
-
-def test_a_reference_that_raises_is_the_callers_error() -> None:
-    def broken(y: Any) -> Any:
-        raise ZeroDivisionError("oh")
-
-    with pytest.raises(UsageError, match=r"ZeroDivisionError: oh.*y f32\[4\]") as caught:
-        one(broken).writes([1, 2, 3, 4])
-    assert isinstance(caught.value.__cause__, ZeroDivisionError)
-
-
 def test_a_reference_must_be_a_function() -> None:
     with pytest.raises(UsageError, match="function"):
         AllClose([1, 2, 3])  # type: ignore[arg-type]
 
 
-def test_sizes_that_are_no_multiple_of_four_are_compared_whole() -> None:
+def test_sizes_that_are_no_multiple_of_four_are_compared_whole(one: Any, gives: Any) -> None:
     rig = one(gives(1, 2, 3, 4, 5), "u8", n=5)
     assert rig.writes([1, 2, 3, 4, 5]) is None
     failure = rig.writes([1, 2, 3, 4, 6])
@@ -367,7 +210,7 @@ def test_sizes_that_are_no_multiple_of_four_are_compared_whole() -> None:
     assert "y[4] is 6, expected 5" in failure.reason
 
 
-def test_closing_frees_the_poison() -> None:
+def test_closing_frees_the_poison(one: Any, gives: Any) -> None:
     rig = one(gives(1, 2, 3, 4))
     before = len(rig.device.buffers)
     rig.writes([1, 2, 3, 4])

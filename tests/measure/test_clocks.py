@@ -10,7 +10,8 @@ import pytest
 
 from webtune.errors import FailureKind
 from webtune.gpu.base import Dispatch
-from webtune.measure.bench import Bench, BenchCandidate
+from webtune.measure.bench import Bench
+from webtune.measure.bench_candidate import BenchCandidate
 from webtune.strategies.drive import complete
 from webtune.strategies.model import Reading, Request, Round
 from webtune.testing import ScriptedClock, ScriptedDevice
@@ -53,11 +54,11 @@ LENGTHS_NS = (1_000, 9_000, 70_000, 500_000, 4_000_000, 10_000_000)
 def readings_of(device: ScriptedDevice, count: int, samples: int = 9) -> list[Reading]:
     """First contact and one sample of each, then the other samples one a round."""
 
-    def enter(index: int) -> BenchCandidate:
+    def record(index: int) -> BenchCandidate:
         label = f"k{index}"
         return BenchCandidate(label, label, (Dispatch("", "main", (), (), (1, 1, 1), label),))
 
-    bench = Bench(device, enter)
+    bench = Bench(device, record)
     taken: list[list[int]] = [[] for _ in range(count)]
     last: list[Reading] = []
     for turn in range(samples):

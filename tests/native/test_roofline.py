@@ -12,7 +12,8 @@ import pytest
 import wgpu
 
 import webtune as wt
-from webtune.measure.bench import Bench, BenchCandidate
+from webtune.measure.bench import Bench
+from webtune.measure.bench_candidate import BenchCandidate
 from webtune.strategies.drive import complete
 from webtune.strategies.model import Request, Round
 from webtune.tuning.probes import ARITHMETIC, LAUNCH, MEMORY, arithmetic_flops, memory_elements

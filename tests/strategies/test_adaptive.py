@@ -7,7 +7,7 @@ import pytest
 
 from webtune.config import Config
 from webtune.errors import Failure, FailureKind
-from webtune.strategies import adaptive
+from webtune.strategies.adaptive import adaptive
 from webtune.strategies.model import Problem, Reading
 
 US = 1_000
@@ -194,7 +194,7 @@ def test_an_earlier_tune_spares_those_far_behind(play, noise):
     streams = times(noise, *[base[0] for base in known.values()], 95)
     streams = [[max(1, 1000 * round(next(s))) for _ in range(99)] for s in streams]
     played = play(
-        "adaptive", streams, known_ns={k: tuple(1000 * e for e in v) for k, v in known.items()}
+        "adaptive", streams, prior_ns={k: tuple(1000 * e for e in v) for k, v in known.items()}
     )
     assert played.launches(3) == played.launches(4) == 0
     assert all(played.launches(each) for each in (0, 1, 2, 5))
@@ -206,7 +206,7 @@ def test_those_spared_are_measured_when_all_leaders_fail(play):
     known = {each: (base * US,) * 5 for each, base in enumerate([100, 101, 102, 150])}
     fails = dict.fromkeys(range(3), (0, BROKEN))
     streams = [base[0] for base in known.values()]
-    played = play("adaptive", streams, known_ns=known, fails=fails)
+    played = play("adaptive", streams, prior_ns=known, fails=fails)
     assert played.outcome.winner == 3
     assert played.launches(3) > 0
 
@@ -245,7 +245,7 @@ def test_who_left_early_is_told_beside_the_winner_whatever_the_device_did_since(
         return one
 
     durations = [at(100_000), at(100_300), at(130_000), at(700_000), at(100_100)]
-    run = adaptive(Problem(batches=((0, 1, 2, 3, 4),), count=5, tie_order=tuple("abcde")))
+    run = adaptive(Problem(batches=((0, 1, 2, 3, 4),), count=5, tie_order=tuple("abcde")), Config())
     readings = None
     while True:
         try:

@@ -98,16 +98,6 @@ def test_nothing_measured_takes_one_that_ran_and_says_so(play):
     assert not found.measured
 
 
-def test_a_difference_is_told_as_a_share_or_a_factor() -> None:
-    from math import log
-
-    from webtune.strategies.ledger import apart
-
-    assert apart(log(1.14)) == "14 % slower"
-    assert apart(log(2.14)) == "2.14 times slower"
-    assert apart(-1.0) == "0 % slower"
-
-
 def test_one_outlier_on_a_steady_device_is_no_step_of_its_clock(play):
     found = play("fixed", [[300_000] + [50_000] * 200, 55_000]).outcome
     assert found.winner == 0

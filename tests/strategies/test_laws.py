@@ -87,7 +87,7 @@ def test_every_candidate_is_warmed_up_before_its_first_sample_and_never_again(
 @pytest.mark.parametrize("strategy", ["adaptive", "fixed"])
 def test_candidates_known_to_be_far_behind_are_spared(play, strategy):
     known = {each: (base,) * 3 for each, base in enumerate([100_000, 101_000, 102_000, 400_000])}
-    played = play(strategy, [100_000, 101_000, 102_000, 1_000, 99_000], known_ns=known)
+    played = play(strategy, [100_000, 101_000, 102_000, 1_000, 99_000], prior_ns=known)
     assert played.launches(3) == 0
     assert played.outcome.winner == 4
 
@@ -98,7 +98,7 @@ def test_one_added_to_many_known_takes_no_time_of_its_own(play, strategy):
     known = {each: (100_000 + 100 * each,) * 3 for each in range(count)}
     streams = [known[each][0] for each in range(count)] + [99_000]
     start = time.perf_counter()
-    played = play(strategy, streams, known_ns=known)
+    played = play(strategy, streams, prior_ns=known)
     assert time.perf_counter() - start < 3
     assert played.outcome.winner == count
     assert played.launches(count - 1) == 0

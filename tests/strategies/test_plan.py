@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from webtune.errors import UsageError
-from webtune.strategies.plan import batches, plan
+from webtune.strategies.plan import plan
 
 CASES = json.loads(
     (Path(__file__).parent.parent / "data" / "conformance.json").read_text(encoding="utf-8")
@@ -18,7 +18,7 @@ CASES = json.loads(
 @pytest.mark.parametrize("case", CASES, ids=[case["name"] for case in CASES])
 def test_conformance(case):
     expected = tuple(tuple(batch) for batch in case["batches"])
-    assert batches(case["groups"], case["tunables"]) == expected
+    assert plan(case["groups"], case["tunables"]).batches == expected
 
 
 def test_the_conformance_cases_are_all_there():
@@ -77,7 +77,7 @@ def test_batches_fall_in_the_best_level_of_their_candidates(groups, tunables):
     def best(index):
         return max((groups[name], inside) for name, inside in tunables[index] if inside >= 0)
 
-    levels = [{best(index) for index in batch} for batch in batches(groups, tunables)]
+    levels = [{best(index) for index in batch} for batch in plan(groups, tunables).batches]
     assert all(len(level) == 1 for level in levels)
     flat = [level for each in levels for level in each]
     assert flat == sorted(set(flat), reverse=True)

@@ -4,46 +4,79 @@ import json
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from webtune.config import Config
 from webtune.errors import Failure, FailureKind, UsageError
 from webtune.strategies import get, names
-from webtune.strategies.samples import SampleSet
-from webtune.strategies.seed import decide, score_ns, survivors
+from webtune.strategies.model import Problem, Reading
+from webtune.strategies.seed import converged, ranked, reliable, score_ns, survivors
+from webtune.strategies.standings import Standings
 
 ALL = json.loads(
     (Path(__file__).parent.parent / "data" / "conformance.json").read_text(encoding="utf-8")
 )
-US = 1_000
+US, MS = 1_000, 1_000_000
 BROKEN = Failure(FailureKind.LAUNCH, "refused")
+durations = st.lists(st.integers(1, 10**9), max_size=12)
 
 
-def sets(samples_us):
+def by_candidate(samples_us):
     pairs = samples_us.items() if isinstance(samples_us, dict) else enumerate(samples_us)
-    return {int(each): SampleSet(us * US for us in taken) for each, taken in pairs}
+    return {int(candidate): [us * US for us in taken] for candidate, taken in pairs}
+
+
+@pytest.mark.parametrize("case", ALL["samples"], ids=lambda case: json.dumps(case["push_ms"]))
+def test_conformance_of_samples(case):
+    samples_ns = [ms * MS for ms in case["push_ms"]]
+    counted = reliable(samples_ns)
+    if "reliable_ms" in case:
+        assert counted == [ms * MS for ms in case["reliable_ms"]]
+    for key, value in (("best_ms", min), ("min_ms", min), ("max_ms", max)):
+        if key in case:
+            expected = None if case[key] is None else case[key] * MS
+            assert value(counted, default=None) == expected
+    if "converged" in case:
+        assert converged(samples_ns) is case["converged"]
+
+
+@given(durations)
+def test_a_sample_that_halves_the_best_ends_convergence(taken):
+    samples_ns = [*taken, 10**9, 10**9, 10**9]
+    best_ns = min(reliable(samples_ns))
+    if best_ns > 1:
+        assert not converged([*samples_ns, best_ns // 2])
+
+
+@given(durations)
+def test_only_the_first_sample_is_ever_dropped(taken):
+    counted = list(reliable(taken))
+    assert counted == (taken[1:] if len(taken) >= 3 else taken)
 
 
 @pytest.mark.parametrize("case", ALL["eliminate"])
 def test_conformance_of_elimination(case):
-    live = survivors(sets(case["samples_us"]), case["min_samples"], case["speed_factor"])
-    assert list(live) == case["live"]
+    samples_ns = by_candidate(case["samples_us"])
+    assert list(survivors(samples_ns, case["min_samples"], case["speed_factor"])) == case["live"]
 
 
 @pytest.mark.parametrize("case", ALL["decide"])
 def test_conformance_of_the_decision(case):
-    found = decide(sets(case["samples_us"]), case.get("eliminated", ()), case.get("failed", ()))
-    assert found == case["winner"]
-
-
-@pytest.mark.parametrize("case", ALL["short_circuit"])
-def test_conformance_of_the_short_circuit(case):
-    limit_ns = None if case["limit_us"] is None else case["limit_us"] * US
-    taken = SampleSet(us * US for us in case["samples_us"])
-    assert taken.confirmed_under(limit_ns, case["required"]) is case["hit"]
+    samples_ns = by_candidate(case["samples_us"])
+    count = max(samples_ns, default=-1) + 1
+    standings = Standings(Problem(batches=(tuple(range(count)),), count=count), "test", "")
+    for candidate, taken in samples_ns.items():
+        failure = BROKEN if candidate in case.get("failed", ()) else None
+        standings.add(Reading(candidate, tuple(taken), failure))
+    for candidate in case.get("eliminated", ()):
+        standings.eliminate(candidate, "too slow")
+    verdict = ranked(standings, range(count))
+    assert (None if verdict is None else verdict.winner) == case["winner"]
 
 
 def test_the_conformance_cases_are_all_there():
-    assert [len(ALL[each]) for each in ("eliminate", "decide", "short_circuit")] == [5, 3, 3]
+    assert [len(ALL[part]) for part in ("samples", "eliminate", "decide")] == [14, 5, 3]
 
 
 def test_the_score_is_four_fifths_of_the_fastest_and_one_fifth_of_the_median():

@@ -29,6 +29,7 @@ __all__ = [
     "describe",
     "dtype_bytes",
     "host_view",
+    "numpy_or_none",
 ]
 
 _FORMATS = {
@@ -165,7 +166,7 @@ def host_view(raw: memoryview, dtype: str, shape: Sequence[int]) -> Any:
     """Bytes from a device as a numpy array of `shape` where numpy is installed, else as a
     memoryview of `dtype` elements (f16: as an array of floats)."""
     shape = tuple(shape)
-    numpy = _numpy()
+    numpy = numpy_or_none()
     if numpy is not None:
         return numpy.frombuffer(raw, dtype=_FORMATS[dtype]).reshape(shape).copy()
     flat = raw.cast("B") if raw.format != "B" else raw
@@ -182,7 +183,8 @@ def _cast(flat: memoryview, dtype: str, shape: Sequence[int] = ()) -> Any:
     return view.cast(_FORMATS[dtype])
 
 
-def _numpy() -> Any:
+def numpy_or_none() -> Any:
+    """The module numpy where it is installed, else None."""
     try:
         return importlib.import_module("numpy")
     except ImportError:

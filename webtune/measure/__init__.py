@@ -1,1 +1,1 @@
-"""From rounds to readings: candidates are calibrated, checked and timed on a device."""
+"""From rounds to readings: candidates are checked, calibrated and timed on a device."""

@@ -1,6 +1,5 @@
-"""How often a sample repeats its dispatch, so that the clock's step and the launch's overhead do
-not decide. Pure arithmetic over spans.
-"""
+"""How often a sample repeats its candidate, so that the clock's step and the launch's overhead do
+not decide."""
 
 from __future__ import annotations
 
@@ -10,45 +9,20 @@ from dataclasses import dataclass
 from webtune.config import Config
 from webtune.gpu.base import Clock, Span
 
-__all__ = ["BenchSettings", "Goal"]
+__all__ = ["SpanTarget"]
 
 _PROBE_NS = 20_000_000
 _STEEPEST = 512
+"""The most by which repetitions are multiplied from one launch to the next."""
 _QUANTA_MARGIN = 2.2
 _SPAN_MARGIN = 1.5
 
 
 @dataclass(frozen=True, slots=True)
-class BenchSettings:
-    """How samples are taken.
-
-    `max_submit_ns` bounds one submit, `min_quanta` and `min_span_ns` one sample from below;
-    `chunk_ns` is the estimated device time after which a round pauses, and `parallel` how many
-    candidates compile at the same time (1 on a blocking host).
-    """
-
-    max_submit_ns: int = 250_000_000
-    min_quanta: int = 20
-    min_span_ns: int = 100_000
-    chunk_ns: int = 200_000_000
-    parallel: int = 1
-
-    @classmethod
-    def of(cls, config: Config, *, parallel: int = 1) -> BenchSettings:
-        """The settings that a configuration asks for."""
-        return cls(
-            max_submit_ns=config.max_submit_ns,
-            min_quanta=config.usable_min_quanta,
-            min_span_ns=config.min_span_ns,
-            parallel=max(1, parallel),
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Goal:
+class SpanTarget:
     """What a sample's span is to be, in ns: at least `precise_ns` to be believed to a few per
-    cent, at least `floor_ns` to outweigh its overhead too, `aim_ns` when repetitions are chosen,
-    and never above `limit_ns`."""
+    cent, at least `floor_ns` to outweigh its overhead too, `aim_ns` when repetitions are chosen;
+    a submit is never longer than `submit_ns`."""
 
     precise_ns: int
     floor_ns: int
@@ -57,20 +31,19 @@ class Goal:
     quantum_ns: int
 
     @classmethod
-    def of(cls, clock: Clock, settings: BenchSettings) -> Goal:
-        """The goal on one clock. Twice the least number of quanta is aimed at: at the least one,
+    def of(cls, clock: Clock, config: Config) -> SpanTarget:
+        """The target on one clock. Twice the least number of quanta is aimed at: at the least one,
         a gap of 5 % is a single quantum, and medians of two candidates tie."""
         # A span by the wall is a launch of N and one of 2N executions.
-        longest_ns = settings.max_submit_ns // (3 if clock.kind == "wall" else 1)
-        precise_ns = min(settings.min_quanta * clock.quantum_ns, longest_ns // 2)
-        floor_ns = min(max(precise_ns, settings.min_span_ns), longest_ns // 2)
-        aim_ns = max(_QUANTA_MARGIN * precise_ns, _SPAN_MARGIN * settings.min_span_ns)
+        longest_ns = config.max_submit_ns // (3 if clock.kind == "wall" else 1)
+        precise_ns = min(config.usable_min_quanta * clock.quantum_ns, longest_ns // 2)
+        aim_ns = max(_QUANTA_MARGIN * precise_ns, _SPAN_MARGIN * config.min_span_ns)
         return cls(
             precise_ns,
-            floor_ns,
-            min(round(aim_ns), longest_ns),
-            settings.max_submit_ns,
-            clock.quantum_ns,
+            floor_ns=min(max(precise_ns, config.min_span_ns), longest_ns // 2),
+            aim_ns=min(round(aim_ns), longest_ns),
+            submit_ns=config.max_submit_ns,
+            quantum_ns=clock.quantum_ns,
         )
 
     def safe_repeat(self, span: Span) -> int:

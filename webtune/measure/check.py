@@ -6,17 +6,17 @@ left behind can pass. Works on plain memory; numpy is used where it is installed
 
 from __future__ import annotations
 
-import importlib
 import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 from webtune.errors import ArgumentError, Failure, FailureKind, UsageError
-from webtune.gpu.base import Copy, Device, Handle, Program, can_be_read
-from webtune.kernel.arguments import Argument, Buffer, HostArray, dtype_bytes, host_view
-
-if TYPE_CHECKING:
-    from webtune.measure.bench import Slot
+from webtune.gpu.base import Copy, Device, Handle, Program, can_be_read, padded_bytes
+from webtune.kernel.arguments import Argument, HostArray, dtype_bytes, host_view, numpy_or_none
+from webtune.measure.bench_candidate import WrittenArgument
+from webtune.measure.reference import expected_by
 
 __all__ = ["AllClose", "PreparedCheck"]
 
@@ -31,7 +31,9 @@ _POISON = {
     "f32": b"\xa5\xa5\xe5\x7f",
     "f64": b"\xa5\xa5\xa5\xa5\xa5\xa5\xfd\x7f",
 }
+"""A NaN of each floating dtype; elements of others are filled with `_POISON_BYTE`."""
 _POISON_BYTE = b"\xa5"
+_READS = "declare it with restore= if the kernel reads it before writing"
 
 
 class AllClose:
@@ -70,19 +72,19 @@ class AllClose:
         self.atol = atol
 
     def prepare(
-        self, set_name: str, arguments: Sequence[Argument], names: Sequence[str]
+        self, kernel_name: str, arguments: Sequence[Argument], names: Sequence[str]
     ) -> PreparedCheck:
         """The check of one tune, on the tune's own arguments. Nothing is read before it is used;
         `ArgumentError` at once for a buffer that cannot be."""
-        for place, argument in enumerate(arguments):
+        named = tuple(zip(names or map(str, range(len(arguments))), arguments, strict=True))
+        for name, argument in named:
             readable = isinstance(argument, HostArray) or can_be_read(argument.handle)
             if self.reference is not None and not readable:
                 raise ArgumentError(
-                    f"{set_name}: the check's reference reads {names[place] if names else place}, "
-                    "which was created without COPY_SRC; create your own buffers with it, or give "
-                    "inputs="
+                    f"{kernel_name}: the check's reference reads {name}, which was created without "
+                    "COPY_SRC; create your own buffers with it, or give inputs="
                 )
-        return PreparedCheck(self, set_name, tuple(arguments), tuple(names))
+        return PreparedCheck(self, kernel_name, named)
 
     def tolerance(self, dtype: str, scale: float) -> tuple[float, float]:
         """(rtol, atol) for one dtype, where `scale` is the typical magnitude that is expected."""
@@ -93,142 +95,129 @@ class AllClose:
         return rtol, atol if self.atol is None else self.atol
 
 
+@dataclass
+class _Expected:
+    """What one argument must hold, as flat elements; `raw` where they are a candidate's answer."""
+
+    elements: Any
+    dtype: str
+    raw: bytes | None = None
+
+    @cached_property
+    def scale(self) -> float:
+        return _typical(self.elements) if self.dtype in _RTOL else 0.0
+
+
 class PreparedCheck:
-    """One tune's check: the expected content is made once, by the reference or the first answer."""
+    """One tune's check. What is expected is found once: by the reference, or else it is the first
+    answer."""
 
     def __init__(
-        self, rule: AllClose, set_name: str, arguments: tuple[Argument, ...], names: tuple[str, ...]
+        self, rule: AllClose, kernel_name: str, arguments: Sequence[tuple[str, Argument]]
     ) -> None:
         self._rule = rule
-        self._set_name = set_name
+        self._kernel_name = kernel_name
         self._arguments = arguments
-        self._names = names
-        self._expected: dict[str, Any] | None = None
-        self._first: dict[str, bytes] | None = None
-        self._first_name = ""
-        self._scales: dict[str, float] = {}
+        self._expected: dict[str, _Expected] | None = None
+        self._source = ""
         self._poison: dict[tuple[str, int], Handle] = {}
 
     async def verify(
-        self, device: Device, slots: Sequence[Slot], program: Program, name: str
+        self, device: Device, written: Sequence[WrittenArgument], program: Program, name: str
     ) -> Failure | None:
-        """Launch `program` once and compare. Raises `UsageError` when the reference fails, and
-        what the device raises."""
-        if self._rule.reference is not None and self._expected is None:
-            self._expected = await self._ask_reference(device, slots)
-        before = [slot.restore or self._poisoning(device, slot) for slot in slots]
-        device.submit(program, before)
-        got: dict[str, bytes] = {}
-        for slot in slots:
-            got[slot.name] = bytes(await device.read(slot.handle, _padded(slot)))[: slot.nbytes]
-        return self._judge(slots, got, name)
+        """Launch `program` once and compare what it wrote. Raises `UsageError` when the reference
+        fails, and what the device raises."""
+        reference = self._rule.reference
+        if reference is not None and self._expected is None:
+            found = await expected_by(
+                reference, self._kernel_name, self._arguments, written, device
+            )
+            dtypes = {argument.name: argument.dtype for argument in written}
+            self._expected = {n: _Expected(elements, dtypes[n]) for n, elements in found.items()}
+        device.submit(program, [w.restore or self._poisoning(device, w) for w in written])
+        answers = [
+            (w, bytes(await device.read(w.handle, padded_bytes(w.nbytes)))[: w.nbytes])
+            for w in written
+        ]
+        if self._expected is None:
+            return self._expect(answers, name)
+        reasons = (self._difference(argument, raw) for argument, raw in answers)
+        reason = next(filter(None, reasons), None)
+        return Failure(FailureKind.WRONG_ANSWER, reason) if reason else None
 
     def close(self, device: Device) -> None:
-        """Free the poison."""
+        """Free the buffers that hold the poison."""
         for handle in self._poison.values():
             device.destroy_buffer(handle)
         self._poison.clear()
 
-    def _poisoning(self, device: Device, slot: Slot) -> Copy:
-        nbytes = _padded(slot)
-        place = (slot.dtype, nbytes)
-        if place not in self._poison:
-            handle = device.create_buffer(nbytes, label="poison")
-            self._poison[place] = handle
-            device.write(handle, memoryview(_poison_bytes(slot.dtype, nbytes)))
-        return Copy(self._poison[place], slot.handle, nbytes)
+    def _poisoning(self, device: Device, argument: WrittenArgument) -> Copy:
+        nbytes = padded_bytes(argument.nbytes)
+        key = (argument.dtype, nbytes)
+        if key not in self._poison:
+            self._poison[key] = device.create_buffer(nbytes, label="poison")
+            device.write(self._poison[key], memoryview(_poison_bytes(argument.dtype, nbytes)))
+        return Copy(self._poison[key], argument.handle, nbytes)
 
-    # -- the expected content ----------------------------------------------------------------
-
-    async def _ask_reference(self, device: Device, slots: Sequence[Slot]) -> dict[str, Any]:
-        reference = self._rule.reference
-        arrays = []
-        for argument in self._arguments:
-            if isinstance(argument, HostArray):
-                raw = memoryview(bytes(argument.data))
-            else:
-                nbytes = -(-argument.nbytes // 4) * 4
-                raw = (await device.read(argument.handle, nbytes)).cast("B")[: argument.nbytes]
-            arrays.append(host_view(raw, argument.dtype, argument.shape))
-        try:
-            answer = reference(*arrays) if reference is not None else None
-        except Exception as error:
-            shapes = ", ".join(
-                f"{name} {a.dtype}{list(a.shape)}" for name, a in self._named_arguments()
-            )
-            raise UsageError(
-                f"{self._set_name}: the reference raised {type(error).__name__}: {error}; it was "
-                f"called with host arrays ({shapes})"
-            ) from error
-        named = _by_name(self._set_name, answer, slots)
-        if all(named.get(slot.name) is None for slot in slots):
-            raise UsageError(
-                f"{self._set_name}: the reference returned None for all that the candidates write, "
-                "so that no answer is checked; return what at least one of them must hold"
-            )
-        return {
-            slot.name: _flat(self._set_name, slot, named[slot.name])
-            for slot in slots
-            if named.get(slot.name) is not None
-        }
-
-    def _named_arguments(self) -> list[tuple[str, Buffer | HostArray]]:
-        names = self._names or tuple(str(place) for place in range(len(self._arguments)))
-        return list(zip(names, self._arguments, strict=False))
-
-    # -- judging -----------------------------------------------------------------------------
-
-    def _judge(self, slots: Sequence[Slot], got: Mapping[str, bytes], name: str) -> Failure | None:
-        if self._rule.reference is None and self._first is None:
-            for slot in slots:
-                left = 0 if slot.restore is not None else _unwritten(slot, got[slot.name])
-                if left:
-                    return Failure(FailureKind.WRONG_ANSWER, _left_text(slot, left))
-            self._first, self._first_name = dict(got), name
-            return None
-        for slot in slots:
-            if self._first is not None:
-                expected: Any = self._first[slot.name]
-                if expected == got[slot.name]:
-                    continue
-                expected = _elements(expected, slot.dtype)
-            elif self._expected is not None and slot.name in self._expected:
-                expected = self._expected[slot.name]
-            else:
-                continue
-            if slot.name not in self._scales:
-                self._scales[slot.name] = _typical(expected) if slot.dtype in _RTOL else 0.0
-            scale = self._scales[slot.name]
-            found = _mismatch(self._rule, slot, got[slot.name], expected, scale)
-            if found is not None:
-                source = f" (from {self._first_name})" if self._first is not None else ""
-                return Failure(FailureKind.WRONG_ANSWER, found.format(source=source))
+    def _expect(
+        self, answers: Sequence[tuple[WrittenArgument, bytes]], name: str
+    ) -> Failure | None:
+        """Take the first answer for the reference, where it is complete."""
+        for argument, raw in answers:
+            left = 0 if argument.restore is not None else _unwritten(argument, raw)
+            if left:
+                count = argument.nbytes // dtype_bytes(argument.dtype)
+                wrote = "nothing" if left == count else f"{count - left} of {count} elements"
+                return Failure(
+                    FailureKind.WRONG_ANSWER,
+                    f"it wrote {wrote} to {argument.name}, so it cannot stand in for a reference; "
+                    f"give AllClose(reference=…), or {_READS}",
+                )
+        self._source = f" (from {name})"
+        self._expected = {a.name: _Expected(_elements(raw, a), a.dtype, raw) for a, raw in answers}
         return None
 
+    def _difference(self, argument: WrittenArgument, raw: bytes) -> str | None:
+        """The first element that is not as expected, as a sentence; None if there is none."""
+        expected = self._expected.get(argument.name) if self._expected else None
+        if expected is None or raw == expected.raw:
+            return None
+        got, wanted = _elements(raw, argument), expected.elements
+        rtol, atol = self._rule.tolerance(argument.dtype, expected.scale)
+        wrong = _differing(got, wanted, rtol, atol)
+        poison = _poison_bytes(argument.dtype, dtype_bytes(argument.dtype))
 
-_READS = "declare it with restore= if the kernel reads it before writing"
+        def untouched(index: int) -> bool:
+            here = raw[index * len(poison) : (index + 1) * len(poison)]
+            return argument.restore is None and here == poison
+
+        if self._rule.reference is not None and poison in raw:
+            # Where NaN is expected, the poison itself would agree.
+            silent = [i for i in range(len(got)) if wanted[i] != wanted[i] and untouched(i)]
+            wrong = sorted({*wrong, *silent})
+        if not wrong:
+            return None
+        first = wrong[0]
+        shape = argument.shape
+        at = f" (at {_indices(first, shape)})" if len(shape) > 1 else ""
+        text = f"{argument.name}[{first}]{at} is {_number(got[first])}, expected "
+        text += (
+            f"{_number(wanted[first])}{self._source}; {len(wrong)} of {len(got)} elements differ"
+        )
+        if argument.dtype in _RTOL or atol:
+            text += f" by more than {atol:.3g} + {rtol:.3g}·|expected|"
+        if untouched(first):
+            text += f"; this element was never written ({_READS})"
+        return text
 
 
-def _unwritten(slot: Slot, content: bytes) -> int:
+def _unwritten(argument: WrittenArgument, content: bytes) -> int:
     """How many elements still are the poison."""
-    unit = _poison_bytes(slot.dtype, dtype_bytes(slot.dtype))
-    size = len(unit)
+    size = dtype_bytes(argument.dtype)
+    unit = _poison_bytes(argument.dtype, size)
     if unit not in content:
         return 0
     return sum(content[at : at + size] == unit for at in range(0, len(content), size))
-
-
-def _left_text(slot: Slot, left: int) -> str:
-    count = slot.nbytes // dtype_bytes(slot.dtype)
-    what = "nothing" if left == count else f"{count - left} of {count} elements"
-    return (
-        f"it wrote {what} to {slot.name}, so it cannot stand in for a reference; give "
-        f"AllClose(reference=…), or {_READS}"
-    )
-
-
-def _padded(slot: Slot) -> int:
-    return -(-slot.nbytes // 4) * 4
 
 
 def _poison_bytes(dtype: str, nbytes: int) -> bytes:
@@ -236,74 +225,14 @@ def _poison_bytes(dtype: str, nbytes: int) -> bytes:
     return (unit * -(-nbytes // len(unit)))[:nbytes]
 
 
-def _by_name(set_name: str, answer: Any, slots: Sequence[Slot]) -> dict[str, Any]:
-    names = [slot.name for slot in slots]
-    listed = ", ".join(names)
-    if answer is None:
-        raise UsageError(
-            f"{set_name}: the reference returned nothing; return the expected content of {listed}"
-        )
-    if isinstance(answer, Mapping):
-        unknown = [str(name) for name in answer if name not in names]
-        if unknown or not answer:
-            raise UsageError(
-                f"{set_name}: the reference returned {', '.join(unknown) or 'an empty dict'}; the "
-                f"candidates write {listed}"
-            )
-        return dict(answer)
-    several = isinstance(answer, tuple) or (
-        isinstance(answer, list) and len(names) > 1 and len(answer) == len(names)
-    )
-    if not several and len(names) == 1:
-        return {names[0]: answer}
-    if not several or len(answer) != len(names):
-        count = len(answer) if several else 1
-        raise UsageError(
-            f"{set_name}: the reference returned {count} arrays, the candidates write "
-            f"{len(names)} ({listed}); return a tuple in that order, or a dict by name"
-        )
-    return dict(zip(names, answer, strict=True))
-
-
-def _flat(set_name: str, slot: Slot, value: Any) -> Any:
-    """The reference's array as a flat numpy array or list, of the slot's size."""
-    numpy = _numpy()
-    if numpy is not None:
-        array = numpy.asarray(value)
-        if array.dtype.kind not in "fiub":
-            raise UsageError(
-                f"{set_name}: the reference's {slot.name} has elements of type {array.dtype}; "
-                "return numbers"
-            )
-        flat, shape = array.ravel(), tuple(array.shape)
-    else:
-        flat, shape = _plain(value)
-    size = math.prod(slot.shape)
-    if len(flat) != size or (shape != slot.shape and len(shape) > 1 and len(slot.shape) > 1):
-        raise UsageError(
-            f"{set_name}: the reference's {slot.name} has shape {list(shape)}, the argument has "
-            f"{list(slot.shape)}; return one expected element for each element of the argument"
-        )
-    return flat
-
-
-def _plain(value: Any) -> tuple[list[Any], tuple[int, ...]]:
-    if isinstance(value, int | float):
-        return [value], ()
-    if isinstance(value, memoryview):
-        value = value.tolist()
-    parts = [_plain(item) for item in value]
-    inner = parts[0][1] if parts else ()
-    return [x for flat, _ in parts for x in flat], (len(parts), *inner)
-
-
-def _elements(raw: bytes, dtype: str) -> Any:
-    return host_view(memoryview(raw), dtype, (len(raw) // dtype_bytes(dtype),))
+def _elements(raw: bytes, argument: WrittenArgument) -> Any:
+    count = len(raw) // dtype_bytes(argument.dtype)
+    return host_view(memoryview(raw), argument.dtype, (count,))
 
 
 def _typical(expected: Any) -> float:
     """The magnitude on whose scale sums round; 0 where nothing but zeros is expected."""
-    numpy = _numpy()
+    numpy = numpy_or_none()
     if numpy is not None:
         sizes = numpy.abs(numpy.asarray(expected).astype("f8"))
         ordered = numpy.unique(sizes[numpy.isfinite(sizes) & (sizes > 0)])
@@ -318,69 +247,27 @@ def _typical(expected: Any) -> float:
     return float(min(ordered[last // 2], _SPREAD * ordered[-(-last // 10)]))
 
 
-def _mismatch(rule: AllClose, slot: Slot, raw: bytes, expected: Any, scale: float) -> str | None:
-    """The first element that disagrees, as a sentence with a place for {source}; None if none."""
-    got = _elements(raw, slot.dtype)
-    numpy = _numpy()
-    if numpy is not None:
-        wrong, atol = _wrong_numpy(numpy, rule, slot.dtype, got, expected, scale)
-    else:
-        wrong, atol = _wrong_plain(rule, slot.dtype, got, expected, scale)
-    step = dtype_bytes(slot.dtype)
-    poison = _poison_bytes(slot.dtype, step)
-
-    def untouched(place: int) -> bool:
-        left = raw[place * step : (place + 1) * step]
-        return slot.restore is None and left == poison
-
-    if rule.reference is not None and poison in raw:
-        # Where NaN is expected, the poison itself would agree.
-        silent = [p for p in range(len(got)) if expected[p] != expected[p] and untouched(p)]
-        wrong = sorted({*wrong, *silent})
-    if not wrong:
-        return None
-    first = wrong[0]
-    rtol, _ = rule.tolerance(slot.dtype, 0.0)
-    where = f"{slot.name}[{first}]"
-    if len(slot.shape) > 1:
-        where += f" (at {_indices(first, slot.shape)})"
-    text = f"{where} is {_number(got[first])}, expected {_number(expected[first])}{{source}}; "
-    text += f"{len(wrong)} of {len(got)} elements differ"
-    if slot.dtype in _RTOL or atol:
-        text += f" by more than {atol:.3g} + {rtol:.3g}·|expected|"
-    if untouched(first):
-        text += f"; this element was never written ({_READS})"
-    return text
+def _differing(got: Any, expected: Any, rtol: float, atol: float) -> list[int]:
+    """The indices of elements that disagree."""
+    numpy = numpy_or_none()
+    if numpy is None:
+        pairs = enumerate(zip(got, expected, strict=True))
+        return [index for index, (a, b) in pairs if not _agree(a, b, rtol, atol)]
+    agree = (got == expected) | ((got != got) & (expected != expected))
+    if rtol or atol:
+        left, right = got.astype("f8"), expected.astype("f8")
+        with numpy.errstate(invalid="ignore", over="ignore"):
+            near = numpy.abs(left - right) <= atol + rtol * numpy.abs(right)
+        agree |= near & numpy.isfinite(right)
+    indices: list[int] = numpy.flatnonzero(~agree).tolist()
+    return indices
 
 
-def _wrong_numpy(
-    numpy: Any, rule: AllClose, dtype: str, got: Any, expected: Any, scale: float
-) -> tuple[list[int], float]:
-    if dtype not in _RTOL and not rule.atol:
-        return numpy.flatnonzero(got != expected).tolist(), 0.0
-    left, right = got.astype("f8"), expected.astype("f8")
-    finite = numpy.isfinite(right)
-    rtol, atol = rule.tolerance(dtype, scale)
-    with numpy.errstate(invalid="ignore", over="ignore"):
-        close = numpy.abs(left - right) <= atol + rtol * numpy.abs(right)
+def _agree(got: float, expected: float, rtol: float, atol: float) -> bool:
+    if got == expected or (got != got and expected != expected):
+        return True
     # An infinite tolerance would let anything pass where infinity is expected.
-    close = numpy.where(finite, close, left == right)
-    close |= numpy.isnan(left) & numpy.isnan(right)
-    return numpy.flatnonzero(~close).tolist(), atol
-
-
-def _wrong_plain(
-    rule: AllClose, dtype: str, got: Sequence[Any], expected: Sequence[Any], scale: float
-) -> tuple[list[int], float]:
-    rtol, atol = rule.tolerance(dtype, scale)
-
-    def agree(left: float, right: float) -> bool:
-        if left == right or (left != left and right != right):
-            return True
-        return math.isfinite(right) and abs(left - right) <= atol + rtol * abs(right)
-
-    pairs = enumerate(zip(got, expected, strict=True))
-    return [place for place, (left, right) in pairs if not agree(left, right)], atol
+    return math.isfinite(expected) and abs(got - expected) <= atol + rtol * abs(expected)
 
 
 def _indices(flat: int, shape: Sequence[int]) -> list[int]:
@@ -394,10 +281,3 @@ def _indices(flat: int, shape: Sequence[int]) -> list[int]:
 def _number(value: Any) -> str:
     plain = value.item() if hasattr(value, "item") else value
     return f"{plain:.9g}" if isinstance(plain, float) else str(plain)
-
-
-def _numpy() -> Any:
-    try:
-        return importlib.import_module("numpy")
-    except ImportError:
-        return None

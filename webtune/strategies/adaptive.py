@@ -1,289 +1,228 @@
-"""A race: everybody runs a little, and what is left of the launches goes to those still in it.
+"""The strategy `adaptive`: a race in which launches go to the candidates still hard to tell apart.
 
-All survivors of a round have the same number of samples, taken in the same rounds, so that a drift
-of the device never tells them apart.
+Theory of operation
+-------------------
+1. First pass. Every candidate of a batch is warmed up and sampled once. Where there is a limit (a
+   time close to the device's measured peak) or a group with patience, this goes candidate by
+   candidate, and a sample within the limit is confirmed at once: the short circuit.
+2. Rounds. All that are still racing are sampled in each round, so that they are compared as pairs:
+   a drift of the device during a round is common to them, and `statistics.compare` takes it off.
+   Every other round runs the list backwards: on a ramp whoever is always first would seem faster.
+3. Elimination. After one or two samples, those many times slower than the leader go. From three
+   on, a candidate goes when it is `ERRORS` standard errors behind the leader and its samples lie
+   apart from the leader's. At `HALVE_AT` samples the slower half goes whatever the evidence
+   (successive halving), so that what is left of the launches suffices to tell the others apart.
+4. End. One candidate is left, or `ERRORS` standard errors are less than the tie margin of 0.1 %,
+   or the launches are spent: `LAUNCHES_EACH` for each candidate of the batch on average.
+5. Verdict. The fastest estimate wins. Estimates within 0.01 % are equal; then the smaller spread
+   decides, then the smaller digest. Ties are those within 1.96 standard errors of the winner. The
+   confidence is the chance that no other candidate is faster by more than the tie margin: the
+   product over all others, each judged by its last comparison, with normal errors.
+6. Failures. Any failure ends a candidate's race. When all that are left have failed, those that
+   were eliminated are taken back. The next batch runs only when nothing of this one was measured.
+
+The numbers below were chosen by replays of recorded spaces (`webtune replay measure`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
-from dataclasses import dataclass
-from math import log
+import math
+from collections.abc import Mapping, Sequence
+from statistics import median
 
 from webtune.config import Config
 from webtune.strategies.elimination import (
     TIE_MARGIN,
     TIE_RULE,
-    choose,
-    doubt,
-    halving,
+    Elimination,
+    beyond_fastest,
+    choose_winner,
     hopeless,
-    outpaced,
+    significantly_slower,
+    wrong_chance,
 )
-from webtune.strategies.ledger import Asking, Ledger, Verdict, apart, text_ns
-from webtune.strategies.model import Problem, Reading, Request, Round, StrategyRun
-from webtune.strategies.statistics import Comparison, compare, median
+from webtune.strategies.model import Problem, Request, Rounds, StrategyRun
+from webtune.strategies.short_circuit import ShortCircuit, first_pass
+from webtune.strategies.standings import Standings, Verdict, slower_text
+from webtune.strategies.statistics import Comparison, compare
 
-__all__ = ["AdaptiveSettings", "adaptive"]
+__all__ = ["adaptive"]
 
-DEFAULT_CONFIG = Config()
-LEAST_ROUNDS = 3
+LAUNCHES_EACH = 20.0
+"""Most launches, warm-ups included, for each candidate of a batch on average."""
 LEAST_LAUNCHES = 60
+"""A batch of few candidates may take so many launches whatever their number."""
+ERRORS = 5.0
+"""Standard errors behind the leader at which a candidate is eliminated."""
+ONCE, TWICE = 20.0, 2.0
+"""Times slower than the second fastest at which one sample is enough, and than the leader at which
+two are."""
+HALVE_AT = (10, 16, 24)
+"""Samples at which at most a half, a quarter, an eighth of the batch may still be racing."""
+MOST_SAMPLES = 64
+LEAST_ROUNDS = 3
+"""Fewer samples have no standard error worth the name."""
 EXACT_ROUNDS = 6
+"""Before so many samples, a small standard error does not end the race."""
 CALM_ROUNDS = 8
 """From here on a round takes two samples of each: deciding costs a round trip to the device."""
 
 
-@dataclass(frozen=True, slots=True)
-class AdaptiveSettings:
-    """Numbers of the race, each judged by replay of recorded spaces.
-
-    - `launches`: most launches, warm-ups included, per candidate of a batch on average; a batch
-      of few candidates may take 60 launches whatever their number.
-    - `errors`: standard errors behind the leader at which a candidate is given up.
-    - `once`, `twice`: times slower than the second fastest at which one sample is enough, and
-      than the leader at which two are.
-    - `halve_at`: samples at which at most a half, a quarter, an eighth … may still be racing.
-    - `most_samples`: most samples of one candidate.
-    """
-
-    launches: float = 20.0
-    errors: float = 5.0
-    once: float = 20.0
-    twice: float = 2.0
-    halve_at: tuple[int, ...] = (10, 16, 24)
-    most_samples: int = 64
-
-
-DEFAULTS = AdaptiveSettings()
-
-
-def adaptive(
-    problem: Problem, config: Config = DEFAULT_CONFIG, settings: AdaptiveSettings = DEFAULTS
-) -> StrategyRun:
+def adaptive(problem: Problem, config: Config) -> StrategyRun:
     """One warm-up and one sample each, then a sample a round for all that are still in the race.
 
-    Candidates hopelessly slow are given up after one or two samples, others when the evidence
+    Candidates hopelessly slow are eliminated after one or two samples, others when the evidence
     says so, or when half of them must go for the rest to be told apart. Honours group patience,
-    the limit (short circuit) and what an earlier tune knows.
+    the limit (short circuit) and what an earlier tune measured.
     """
-    ledger = Ledger(problem, "adaptive", TIE_RULE)
-    for batch in problem.batches:
-        verdict = yield from _Race(problem, config, settings, ledger, batch).run()
-        if verdict is not None:
-            return ledger.outcome(verdict)
-    return ledger.outcome(None)
-
-
-Step = Generator[Round, Sequence[Reading], Verdict | None]
+    standings = Standings(problem, "adaptive", TIE_RULE)
+    short_circuit = ShortCircuit.of(problem, config)
+    return standings.first_verdict(lambda batch: _Race(standings, short_circuit, batch).run())
 
 
 class _Race:
-    """One batch."""
+    """The race of one batch. `columns` has the samples in ns of all that entered it, a row a round;
+    `eliminated` the evidence against those that left it."""
 
     def __init__(
-        self,
-        problem: Problem,
-        config: Config,
-        settings: AdaptiveSettings,
-        ledger: Ledger,
-        batch: tuple[int, ...],
+        self, standings: Standings, short_circuit: ShortCircuit, batch: Sequence[int]
     ) -> None:
-        self.problem = problem
-        self.settings = settings
-        self.ledger = ledger
+        self.standings = standings
+        self.short_circuit = short_circuit
         self.batch = batch
-        self.limit_ns = problem.limit_ns if config.short_circuit else None
-        self.confirmations = config.usable_confirmations
         self.columns: dict[int, list[int]] = {}
-        self.left: dict[int, float] = {}
-        self.doubts: dict[int, float] = {}
-        self.beside: dict[int, dict[int, float]] = {}
-        self.start = ledger.launches
-        self.flip = True
+        self.eliminated: dict[int, Elimination] = {}
+        self.launches_before = standings.launches
+        self.backwards = True
 
-    def run(self) -> Step:
-        hit = yield from self._first_pass(self.ledger.spare(self.batch))
-        if hit is None and not self.ledger.live(self.batch):
-            # Those that were known to lead have failed: the others are measured after all.
-            hit = yield from self._first_pass(self.ledger.recall())
-        for each in self.ledger.live(self.batch):
-            self.columns[each] = [self.ledger.samples[each][0]]
+    def run(self) -> Rounds[Verdict | None]:
+        standings = self.standings
+        hit = yield from self._first_pass(standings.spare(self.batch))
+        if hit is None and not standings.live(self.batch):
+            # Those that led the earlier tune have failed: the others are measured after all.
+            hit = yield from self._first_pass(standings.unspare())
         if hit is not None:
-            return self._short_circuit([hit])
+            return self._stop_at([hit])
+        self.columns = {c: standings.samples[c][:1] for c in standings.live(self.batch)}
         return (yield from self._rounds())
 
-    # ---- who enters ------------------------------------------------------------------------
-
-    def _first_pass(
-        self, entrants: Sequence[int]
-    ) -> Generator[Round, Sequence[Reading], int | None]:
-        patient = any(each in self.problem.patience for each in entrants)
-        if self.limit_ns is None and not patient:
-            yield from self.ledger.ask(Request(each, 1, 1) for each in entrants)
+    def _first_pass(self, candidates: Sequence[int]) -> Rounds[int | None]:
+        patience = self.standings.problem.patience
+        if self.short_circuit.limit_ns is None and patience.keys().isdisjoint(candidates):
+            yield from self.standings.measure(Request(c, 1, 1) for c in candidates)
             return None
-        best: int | None = None
-        misses: dict[str, int] = {}
-        for place, each in enumerate(entrants):
-            groups = self.problem.patience.get(each, ())
-            tired = [(g, p) for g, p in groups if misses.get(g, 0) >= max(1, p)]
-            if tired:
-                name, patience = tired[0]
-                reason = f"{patience} in a row of group {name!r} did not improve on the best"
-                self.ledger.skip([each], reason)
-                continue
-            yield from self.ledger.ask([Request(each, 1, 1)])
-            if not self.ledger.live([each]):
-                continue
-            if (yield from self._confirm(each)):
-                reason = f"{self.ledger.name(each)} is close enough to the device's peak"
-                self.ledger.skip(entrants[place + 1 :], reason)
-                return each
-            first = self.ledger.samples[each][0]
-            improved = best is None or first < best
-            best = first if best is None else min(best, first)
-            for name, _ in groups:
-                misses[name] = 0 if improved else misses.get(name, 0) + 1
-        return None
+        return (yield from first_pass(self.standings, candidates, self.short_circuit))
 
-    def _confirm(self, candidate: int) -> Generator[Round, Sequence[Reading], bool]:
-        """Samples on the spot while all of them are within the limit."""
-        samples = self.ledger.samples[candidate]
-        while self.limit_ns is not None and samples[-1] <= self.limit_ns:
-            if self._confirmed(candidate):
-                return True
-            yield from self.ledger.ask([Request(candidate)])
-            if not self.ledger.live([candidate]):
-                return False
-        return False
-
-    def _confirmed(self, candidate: int) -> bool:
-        limit_ns = self.limit_ns
-        if limit_ns is None:
-            return False
-        samples = self.ledger.samples[candidate]
-        return sum(each <= limit_ns for each in samples) >= self.confirmations
-
-    # ---- the race --------------------------------------------------------------------------
-
-    def _rounds(self) -> Step:
-        live = self._survivors()
+    def _rounds(self) -> Rounds[Verdict | None]:
+        live = self._racing()
         while live:
-            rounds = min(len(self.columns[each]) for each in live)
-            hits = [each for each in live if self._confirmed(each)]
+            rounds = min(len(self.columns[c]) for c in live)
+            confirmed = self.short_circuit.confirmed
+            hits = [c for c in live if confirmed(self.standings.samples[c])]
             if hits:
-                return self._short_circuit(hits)
+                return self._stop_at(hits)
             if rounds < LEAST_ROUNDS:
-                self._drop_hopeless(live)
+                self._drop_hopeless(live, rounds)
             else:
-                found = compare([self.columns[each] for each in live])
-                self._eliminate(live, found, rounds)
-                exact = self.settings.errors * found.error < TIE_MARGIN
-                if (exact and rounds >= EXACT_ROUNDS) or len(self.ledger.live(live)) == 1:
+                found = compare([self.columns[c] for c in live])
+                self._drop_slower(live, found, rounds)
+                exact = ERRORS * found.standard_error < TIE_MARGIN and rounds >= EXACT_ROUNDS
+                if exact or len(self.standings.live(live)) == 1:
                     break
-            live = self._survivors()
-            more = self._affordable(live, rounds)
-            if more < 1:
+            live = self._racing()
+            samples = self._affordable(live, rounds)
+            if samples < 1:
                 break
-            yield from self._sample(live, more)
-            live = self._survivors()
-        return self._decide(self._survivors())
+            yield from self._sample(live, samples)
+            live = self._racing()
+        return self._decide(self._racing())
 
-    def _survivors(self) -> list[int]:
-        live = self.ledger.live(self.columns)
-        if not live:
-            # The last of the race failed: those given up are better than nobody.
-            for each in self.columns:
-                if each not in self.ledger.failures and each in self.ledger.dropped:
-                    del self.ledger.dropped[each]
-                    self.left.pop(each, None)
-                    self.doubts.pop(each, None)
-                    text = f"{self.ledger.name(each)} is taken back: all that led it have failed"
-                    self.ledger.say("taken back", text, each)
-            live = self.ledger.live(self.columns)
-        return live
+    def _racing(self) -> list[int]:
+        """Those still in the race. When the last of them failed, those eliminated are taken back:
+        they are better than nobody."""
+        standings = self.standings
+        if not standings.live(self.columns):
+            for candidate in self.columns:
+                if candidate in self.eliminated and candidate not in standings.failures:
+                    del standings.eliminated[candidate], self.eliminated[candidate]
+                    name = standings.name(candidate)
+                    text = f"{name} is taken back: all that led it have failed"
+                    standings.note("taken back", text, candidate)
+        return standings.live(self.columns)
 
     def _affordable(self, live: Sequence[int], rounds: int) -> int:
-        budget = max(LEAST_LAUNCHES, self.settings.launches * len(self.batch))
-        left = int(budget - (self.ledger.launches - self.start)) // len(live)
+        """How many samples of each the next round may take."""
+        budget = max(LEAST_LAUNCHES, LAUNCHES_EACH * len(self.batch))
+        spent = self.standings.launches - self.launches_before
         # A race has its first rounds, and a lone survivor enough samples for an interval.
-        left = max(left, LEAST_ROUNDS - rounds)
-        return min(1 if rounds < CALM_ROUNDS else 2, left, self.settings.most_samples - rounds)
+        left = max(int(budget - spent) // len(live), LEAST_ROUNDS - rounds)
+        return min(1 if rounds < CALM_ROUNDS else 2, left, MOST_SAMPLES - rounds)
 
-    def _sample(self, live: Sequence[int], more: int) -> Asking:
-        # There and back: on a ramp, whoever is first in every round would seem the fastest.
-        order = list(reversed(live)) if self.flip else live
-        self.flip = not self.flip
-        before = {each: len(self.ledger.samples[each]) for each in live}
-        yield from self.ledger.ask(Request(each, 0, more) for each in order)
-        for each in live:
-            self.columns[each] += self.ledger.samples[each][before[each] :]
+    def _sample(self, live: Sequence[int], samples: int) -> Rounds[None]:
+        order = live[::-1] if self.backwards else live
+        self.backwards = not self.backwards
+        before = {c: len(self.standings.samples[c]) for c in live}
+        yield from self.standings.measure(Request(c, 0, samples) for c in order)
+        for candidate, count in before.items():
+            self.columns[candidate] += self.standings.samples[candidate][count:]
 
-    def _drop_hopeless(self, live: Sequence[int]) -> None:
-        columns = {each: self.columns[each] for each in live}
-        found = hopeless(columns, self.settings.once, self.settings.twice)
-        for each, (ratio, count) in found.items():
-            self.doubts[each] = doubt(ratio, count)
-            self._note_beside(each, {e: log(median(columns[e][:count])) for e in live})
-            taken = "its sample" if count == 1 else "both its samples"
-            self.ledger.drop(each, f"{ratio:.3g} times the leader in {taken}")
+    # -- elimination --------------------------------------------------------------------------
 
-    def _eliminate(self, live: Sequence[int], found: Comparison, rounds: int) -> None:
-        at = dict(zip(live, found.at, strict=True))
-        lead = found.leader
-        out = outpaced(found, self.settings.errors)
-        for position in out:
-            behind = apart(found.at[position] - found.at[lead])
-            leader = self.ledger.name(live[lead])
-            reason = f"{behind} than {leader}, which led after {rounds} samples"
-            self._note_beside(live[position], at)
-            self._leave(live[position], found.behind(position, lead), reason)
-        halvings = sum(rounds >= each for each in self.settings.halve_at)
-        keep = max(2, -(-len(self.batch) // 2**halvings)) if halvings else len(live)
-        for position in halving(found, keep, lambda each: self.ledger.digest(live[each])):
-            if position not in out:
-                self._note_beside(live[position], at)
-                reason = f"not among the {keep} fastest after {rounds} samples"
-                self._leave(live[position], found.behind(position, lead), reason)
+    def _drop_hopeless(self, live: Sequence[int], rounds: int) -> None:
+        columns = {c: self.columns[c][:rounds] for c in live}
+        log_times = {c: math.log(median(column)) for c, column in columns.items()}
+        taken = "its sample" if rounds == 1 else "both its samples"
+        for candidate, ratio in hopeless(columns, ONCE, TWICE).items():
+            reason = f"{ratio:.3g} times the leader in {taken}"
+            chance = wrong_chance(ratio, rounds)
+            self._drop(candidate, reason, log_times, wrong_chance=chance)
 
-    def _note_beside(self, candidate: int, at: Mapping[int, float]) -> None:
-        """What was seen of all when one leaves. The device may be faster or slower by the end, so
-        its time will be told by its distance from the winner in the rounds both ran in."""
-        self.beside[candidate] = {each: at[candidate] - at[each] for each in at}
+    def _drop_slower(self, live: Sequence[int], found: Comparison, rounds: int) -> None:
+        log_times = dict(zip(live, found.log_times, strict=True))
+        leader = found.leader
+        name, best = self.standings.name(live[leader]), found.log_times[leader]
+        out = {
+            p: f"{slower_text(found.log_times[p] - best)} than {name}, which led after {rounds} "
+            "samples"
+            for p in significantly_slower(found, ERRORS)
+        }
+        halvings = sum(rounds >= samples for samples in HALVE_AT)
+        keep = max(2, math.ceil(len(self.batch) / 2**halvings)) if halvings else len(live)
+        for position in beyond_fastest(found, keep, lambda p: self.standings.digest(live[p])):
+            out.setdefault(position, f"not among the {keep} fastest after {rounds} samples")
+        for position, reason in out.items():
+            errors = found.errors_behind(position, leader)
+            self._drop(live[position], reason, log_times, errors_behind=errors)
 
-    def _leave(self, candidate: int, errors: float, reason: str) -> None:
-        self.left[candidate] = errors
-        self.ledger.drop(candidate, reason)
+    def _drop(
+        self, candidate: int, reason: str, log_times: Mapping[int, float], **evidence: float
+    ) -> None:
+        log_behind = {c: log_times[candidate] - log_time for c, log_time in log_times.items()}
+        self.eliminated[candidate] = Elimination(**evidence, log_behind=log_behind)
+        self.standings.eliminate(candidate, reason)
 
-    # ---- the end ---------------------------------------------------------------------------
+    # -- the end ------------------------------------------------------------------------------
 
     def _decide(self, live: Sequence[int]) -> Verdict | None:
         if not live:
             return None
-        found = compare([self.columns[each] for each in live])
-        verdict = choose(found, live, self.ledger.digest, self.left, self.doubts)
-        many = min(len(self.columns[each]) for each in live)
-        for each in live:
-            if each != verdict.winner:
-                behind = apart(verdict.times[each] - verdict.times[verdict.winner])
-                self.ledger.reasons[each] = f"{behind} over {many} samples"
-        winner = self.ledger.name(verdict.winner)
-        self.ledger.say("converged", f"{winner} wins after {many} samples", verdict.winner)
-        best = verdict.times[verdict.winner]
-        gone = {
-            each: best + behind[verdict.winner]
-            for each, behind in self.beside.items()
-            if verdict.winner in behind
+        standings = self.standings
+        found = compare([self.columns[c] for c in live])
+        verdict = choose_winner(found, live, standings.digest, self.eliminated)
+        winner, times = verdict.winner, verdict.log_times
+        count = min(len(self.columns[c]) for c in live)
+        standings.reasons |= {
+            c: f"{slower_text(times[c] - times[winner])} over {count} samples"
+            for c in live
+            if c != winner
         }
-        times = {**gone, **verdict.times}
-        return Verdict(verdict.winner, times, verdict.ties, verdict.confidence)
+        text = f"{standings.name(winner)} wins after {count} samples"
+        standings.note("converged", text, winner)
+        return verdict
 
-    def _short_circuit(self, hits: Sequence[int]) -> Verdict:
-        samples = self.ledger.samples
-        won = min(hits, key=lambda each: (median(samples[each]), self.ledger.digest(each)))
-        limit = text_ns(self.limit_ns or 0)
-        text = f"{self.ledger.name(won)} is within the limit of {limit}; nothing else is tried"
-        self.ledger.say("short circuit", text, won)
+    def _stop_at(self, hits: Sequence[int]) -> Verdict:
+        samples, digest = self.standings.samples, self.standings.digest
+        winner = min(hits, key=lambda c: (median(samples[c]), digest(c)))
+        self.short_circuit.note(self.standings, winner)
         # The rest was not compared with it: nothing is known of who else might be faster.
-        alone = len(self.batch) == 1
-        return Verdict(won, confidence=1.0 if alone else 0.0)
+        return Verdict(winner, confidence=1.0 if len(self.batch) == 1 else 0.0)

@@ -1,4 +1,5 @@
-"""The two drivers of a strategy: one blocks, one awaits. The difference is written here once."""
+"""The two drivers of a strategy, one that blocks and one that awaits, and what runs a coroutine
+on a host that blocks."""
 
 from __future__ import annotations
 
@@ -12,36 +13,30 @@ __all__ = ["awaiting", "blocking", "complete"]
 T = TypeVar("T")
 
 
-def blocking(run: StrategyRun, measure: Callable[[Round], Sequence[Reading]]) -> Outcome:
-    """Run a strategy to its end; `measure` answers every round before the next is asked for."""
-    readings: Sequence[Reading] | None = None
-    try:
-        while True:
-            try:
-                wanted = next(run) if readings is None else run.send(readings)
-            except StopIteration as stop:
-                outcome: Outcome = stop.value
-                return outcome
-            readings = measure(wanted)
-    finally:
-        run.close()
-
-
 async def awaiting(
     run: StrategyRun, measure: Callable[[Round], Awaitable[Sequence[Reading]]]
 ) -> Outcome:
-    """The same, awaiting every round."""
-    readings: Sequence[Reading] | None = None
+    """Run a strategy to its end; `measure` answers each round before the next is asked for."""
+    readings: Any = None  # which starts the generator
     try:
         while True:
             try:
-                wanted = next(run) if readings is None else run.send(readings)
+                wanted = run.send(readings)
             except StopIteration as stop:
                 outcome: Outcome = stop.value
                 return outcome
             readings = await measure(wanted)
     finally:
         run.close()
+
+
+def blocking(run: StrategyRun, measure: Callable[[Round], Sequence[Reading]]) -> Outcome:
+    """Run a strategy to its end with a `measure` that blocks until it has the readings."""
+
+    async def measured(wanted: Round) -> Sequence[Reading]:
+        return measure(wanted)
+
+    return complete(awaiting(run, measured))
 
 
 def complete(work: Coroutine[Any, Any, T]) -> T:

@@ -1,21 +1,25 @@
-"""Who is given up, and who wins. Pure over samples; the order of a list decides nothing here."""
+"""Which candidates are eliminated, and who wins, from samples alone: the order of a list decides
+nothing here."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import NormalDist
 
-from webtune.strategies.ledger import Verdict
-from webtune.strategies.statistics import Comparison, normal_cdf
+from webtune.strategies.standings import Verdict
+from webtune.strategies.statistics import Comparison
 
 __all__ = [
     "TIE_MARGIN",
     "TIE_RULE",
-    "choose",
-    "doubt",
-    "halving",
+    "Elimination",
+    "beyond_fastest",
+    "choose_winner",
     "hopeless",
-    "outpaced",
+    "significantly_slower",
+    "wrong_chance",
 ]
 
 TIE_MARGIN = 0.001
@@ -30,16 +34,27 @@ TIE_RULE = (
 )
 TRUSTED_SHARE = 0.2
 """So many of a candidate's samples may be outliers on either side before they decide."""
-
 DISTURBED = 0.02
 """So many samples may be several times too slow: another process had the device. Twice as far
 off is taken to be half as likely, which is a heavier tail than the recorded spaces have."""
 
 
-def hopeless(
-    columns: Mapping[int, Sequence[int]], once: float, twice: float
-) -> dict[int, tuple[float, int]]:
-    """Those to give up after their first or second sample: candidate → (times slower, samples).
+@dataclass(frozen=True, slots=True)
+class Elimination:
+    """The evidence against an eliminated candidate.
+
+    `errors_behind` are the standard errors by which it was behind the leader, None where it had
+    too few samples for one; `wrong_chance` is then the chance that it is not slower at all.
+    `log_behind` are the differences of its log time from those of the others, when it left.
+    """
+
+    errors_behind: float | None = None
+    wrong_chance: float = 0.0
+    log_behind: Mapping[int, float] = field(default_factory=dict)
+
+
+def hopeless(columns: Mapping[int, Sequence[int]], once: float, twice: float) -> dict[int, float]:
+    """Those to eliminate after their first or second sample, and how many times slower they are.
 
     After one sample each: those over `once` times the second fastest, so that neither one sample
     that is far too slow nor one that is far too fast says much. After two: those over `twice`
@@ -52,22 +67,19 @@ def hopeless(
     if rounds == 1:
         first = sorted(column[0] for column in columns.values())
         best, second = first[0], first[min(1, len(first) - 1)]
-        slow = {each: column[0] for each, column in columns.items() if column[0] > once * second}
-        return {each: (time_ns / best, 1) for each, time_ns in slow.items()}
-    leader = min(columns.values(), key=lambda column: (column[0] * column[1], column[0]))
-    ratios = {
-        each: min(column[0] / leader[0], column[1] / leader[1]) for each, column in columns.items()
-    }
-    return {each: (ratio, 2) for each, ratio in ratios.items() if ratio > twice}
+        return {c: ns[0] / best for c, ns in columns.items() if ns[0] > once * second}
+    leader = min(columns.values(), key=lambda ns: (ns[0] * ns[1], ns[0]))
+    ratios = {c: min(ns[0] / leader[0], ns[1] / leader[1]) for c, ns in columns.items()}
+    return {c: ratio for c, ratio in ratios.items() if ratio > twice}
 
 
-def doubt(ratio: float, count: int) -> float:
-    """The chance that a candidate which was `ratio` times slower in each of `count` samples is
+def wrong_chance(ratio: float, samples: int) -> float:
+    """The chance that a candidate which was `ratio` times slower in each of so many samples is
     none the slower for it, all of them having been disturbed."""
-    return float((DISTURBED / ratio) ** count)
+    return float((DISTURBED / ratio) ** samples)
 
 
-def outpaced(found: Comparison, errors: float) -> list[int]:
+def significantly_slower(found: Comparison, errors: float) -> list[int]:
     """Positions that the evidence puts behind the leader, slowest first.
 
     Two things must be true: the estimate is more than `errors` standard errors behind, and all
@@ -75,53 +87,60 @@ def outpaced(found: Comparison, errors: float) -> list[int]:
     the leader's. The second holds for any distribution, so that one bad sample among few ends no
     good candidate.
     """
-    lead = found.leader
-    trusted = int(len(found.steady[lead]) * TRUSTED_SHARE)
-    ceiling = found.steady[lead][-1 - trusted]
+    leader = found.leader
+    trusted = int(len(found.log_samples[leader]) * TRUSTED_SHARE)
+    ceiling = found.log_samples[leader][-1 - trusted]
     behind = [
-        each
-        for each, column in enumerate(found.steady)
-        if each != lead and found.behind(each, lead) > errors and column[trusted] > ceiling
+        p
+        for p, samples in enumerate(found.log_samples)
+        if p != leader and found.errors_behind(p, leader) > errors and samples[trusted] > ceiling
     ]
-    return sorted(behind, key=lambda each: -found.at[each])
+    return sorted(behind, key=lambda p: -found.log_times[p])
 
 
-def halving(found: Comparison, keep: int, rank: Callable[[int], str]) -> list[int]:
-    """Positions beyond the `keep` fastest, slowest first: where the evidence alone is too slow,
-    half of those in the race go, and the rest share what they would have cost (Karnin, Koren and
-    Somekh, "Almost optimal exploration in multi-armed bandits", 2013)."""
-    order = sorted(range(len(found.at)), key=lambda each: (found.at[each], rank(each)))
+def beyond_fastest(found: Comparison, keep: int, digest: Callable[[int], str]) -> list[int]:
+    """Positions beyond the `keep` fastest, slowest first. Successive halving: where the evidence
+    alone is too slow, half of those in the race go, and the rest share what they would have cost
+    (Karnin, Koren and Somekh, "Almost optimal exploration in multi-armed bandits", 2013)."""
+    order = sorted(range(len(found.log_times)), key=lambda p: (found.log_times[p], digest(p)))
     return order[: keep - 1 : -1] if len(order) > keep else []
 
 
-def choose(
+def choose_winner(
     found: Comparison,
     candidates: Sequence[int],
     digest: Callable[[int], str],
-    left: Mapping[int, float] | None = None,
-    doubts: Mapping[int, float] | None = None,
+    eliminated: Mapping[int, Elimination] | None = None,
 ) -> Verdict:
     """The winner among the compared `candidates`, with its ties and how sure it is.
 
-    `left` has those given up before the end, with the standard errors that they were behind then;
-    `doubts` those given up as hopeless, with the chance that this was wrong.
-    Confidence is the chance, taking estimates as normal, that none of all these is faster than
-    the winner by more than the tie margin.
+    Confidence is the chance, taking estimates as normal, that no other candidate, eliminated or
+    not, is faster than the winner by more than the tie margin. An eliminated candidate's time is
+    told by its distance from the winner when it left: the device's speed may have changed since.
     """
-    best = found.at[found.leader]
-    near = [each for each in range(len(candidates)) if found.at[each] - best <= EQUAL]
-    won = min(near, key=lambda each: (found.spread[each], digest(candidates[each])))
-    errors_behind = {
-        candidate: found.behind(each, won)
-        for each, candidate in enumerate(candidates)
-        if each != won
-    } | dict(left or {})
-    margin = TIE_MARGIN / found.error
-    chances = [normal_cdf(errors + margin) for errors in errors_behind.values()]
-    chances += [1 - chance for chance in (doubts or {}).values()]
+    gone = eliminated or {}
+    times = dict(zip(candidates, found.log_times, strict=True))
+    best = min(times.values())
+    near = [p for p, candidate in enumerate(candidates) if times[candidate] - best <= EQUAL]
+    position = min(near, key=lambda p: (found.spreads[p], digest(candidates[p])))
+    winner = candidates[position]
+    errors = {
+        candidate: found.errors_behind(p, position)
+        for p, candidate in enumerate(candidates)
+        if p != position
+    }
+    errors |= {c: e.errors_behind for c, e in gone.items() if e.errors_behind is not None}
+    margin = TIE_MARGIN / found.standard_error
+    chances = [NormalDist().cdf(behind + margin) for behind in errors.values()]
+    chances += [1 - e.wrong_chance for e in gone.values() if e.errors_behind is None]
+    left_at = {
+        candidate: times[winner] + elimination.log_behind[winner]
+        for candidate, elimination in gone.items()
+        if winner in elimination.log_behind
+    }
     return Verdict(
-        winner=candidates[won],
-        times=dict(zip(candidates, found.at, strict=True)),
-        ties=tuple(sorted(each for each, e in errors_behind.items() if e <= TIE_ERRORS)),
+        winner,
+        log_times=left_at | times,
+        ties=tuple(sorted(c for c, behind in errors.items() if behind <= TIE_ERRORS)),
         confidence=math.prod(chances),
     )

@@ -1,12 +1,14 @@
-"""The values that flow through a tune, in the order in which they flow. All frozen.
+"""The values that flow between a strategy and whoever measures for it.
 
-Plan → Round → Reading → SampleSet → Outcome → Record. Times are integer nanoseconds.
+A strategy gets a `Problem`, yields `Round`s, is sent their `Reading`s, and returns an `Outcome`.
+All of them are frozen. Times are integer nanoseconds.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from webtune.errors import Failure
 
@@ -19,9 +21,12 @@ __all__ = [
     "Request",
     "Result",
     "Round",
+    "Rounds",
     "Strategy",
     "StrategyRun",
 ]
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +103,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Who won and why. Nobody ranks again.
+    """Who won and why. The winner is the strategy's: no later step ranks the results again.
 
     `winner` is None when no candidate could be taken. `measured` is False when the winner
     executed but was not measured: it is then remembered in memory only. `ties` are the
@@ -125,7 +130,7 @@ class Problem:
     `batches` are the plan's batches in order, each a tuple of candidate indices; a strategy goes
     on to the next batch only when nothing of this one was measured. `patience` maps a candidate
     to the (group name, patience) pairs of its groups that have one. `limit_ns` is the time that is
-    close enough to the device's peak to stop at. `known_ns` holds samples that an earlier tune
+    close enough to the device's peak to stop at. `prior_ns` holds samples that an earlier tune
     took of candidates whose source has not changed (a partial re-tune); a strategy may spare those
     that the evidence leaves far behind. `tie_order` ranks candidates for the tie rule (a
     digest of each candidate's content, so the order of the list never decides). `never` says why
@@ -136,12 +141,15 @@ class Problem:
     count: int
     limit_ns: int | None = None
     patience: Mapping[int, tuple[tuple[str, int], ...]] = field(default_factory=dict)
-    known_ns: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    prior_ns: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     tie_order: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
     never: Mapping[int, str] = field(default_factory=dict)
 
 
-StrategyRun = Generator[Round, Sequence[Reading], Outcome]
+Rounds = Generator[Round, Sequence[Reading], T]
+"""A part of a strategy: it yields rounds, is sent their readings, and returns a `T`."""
+
+StrategyRun = Rounds[Outcome]
 Strategy = Callable[..., StrategyRun]
 """Called as `strategy(problem, config)`; gives the generator that a driver runs."""

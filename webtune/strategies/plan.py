@@ -1,4 +1,4 @@
-"""Which candidates are tried together, and in which order. Pure over names and priorities.
+"""Which candidates are tried together, and in which order.
 
 A batch is one level: the priority of a group, then a priority inside it, both highest first.
 """
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from webtune.errors import UsageError
 
-__all__ = ["Plan", "batches", "plan"]
+__all__ = ["Plan", "plan"]
 
 Membership = Sequence[tuple[str, int]]
 """The groups of one candidate, each with the candidate's priority inside it."""
@@ -55,17 +55,12 @@ def plan(groups: Mapping[str, int], candidates: Sequence[Membership]) -> Plan:
     return Plan(tuple(tuple(batch) for batch in ordered), never)
 
 
-def batches(
-    groups: Mapping[str, int], candidates: Sequence[Membership]
-) -> tuple[tuple[int, ...], ...]:
-    """The batches of `plan(groups, candidates)`."""
-    return plan(groups, candidates).batches
-
-
 def _priority(groups: Mapping[str, int], name: str) -> int:
     if name not in groups:
-        known = ", ".join(sorted(groups)) or "none"
-        raise UsageError(f"no group named {name!r} has a priority for this key (known: {known})")
+        there_are = ", ".join(sorted(groups)) or "none"
+        raise UsageError(
+            f"no group named {name!r} has a priority for this key (known: {there_are})"
+        )
     return groups[name]
 
 

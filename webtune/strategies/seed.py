@@ -1,183 +1,146 @@
-"""The seed's own protocols, kept by name for its conformance. Its numbers are known to be weak:
-the score trusts the fastest sample, and the penalty for spread that it names never counts.
+"""The protocols of CubeCL's tuner, `seed-adaptive` and `seed-fixed`, kept for comparison.
+
+They are known to be weak: the score trusts the fastest sample, and the penalty for spread that
+CubeCL names never counts. Their samples follow its rule that the first one of a candidate is
+biased (caches and clocks are cold): once there are three, no statistic sees it any more.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from statistics import median_high
 
 from webtune.config import Config
-from webtune.strategies.ledger import Ledger, Verdict, text_ns
-from webtune.strategies.model import Problem, Reading, Request, Round, StrategyRun
-from webtune.strategies.samples import SampleSet
+from webtune.strategies.model import Problem, Request, Rounds, StrategyRun
+from webtune.strategies.short_circuit import ShortCircuit, first_pass
+from webtune.strategies.standings import Standings, Verdict
 
-__all__ = ["decide", "score_ns", "seed_adaptive", "seed_fixed", "survivors"]
+__all__ = ["converged", "reliable", "score_ns", "seed_adaptive", "seed_fixed", "survivors"]
 
-DEFAULT_CONFIG = Config()
 OPTIMISM = 0.8
 """Share of the fastest sample in the score; the rest is the median's (cubecl-common, benchmark)."""
 FIXED_WARMUPS = 3
+BIASED_UNTIL = 3
+"""With fewer samples than this, throwing one away costs more than its bias."""
+STABLE_SAMPLES = 2
+IMPROVEMENT = 0.02
 TIE_RULE = "the lowest score wins; of equal scores the smaller content digest"
 
-Step = Generator[Round, Sequence[Reading], Verdict | None]
+
+def reliable(samples_ns: Sequence[int]) -> Sequence[int]:
+    """The samples that statistics may use."""
+    return samples_ns[1:] if len(samples_ns) >= BIASED_UNTIL else samples_ns
+
+
+def converged(samples_ns: Sequence[int]) -> bool:
+    """Whether the last two samples improved the best by less than 2 % each. The sample that drops
+    the biased one cannot be compared: the best before it may have been that one."""
+    count = len(samples_ns)
+    last = range(count - STABLE_SAMPLES, count)
+    return last[0] > 0 and all(
+        index + 1 != BIASED_UNTIL and _improves_little(samples_ns[:index], samples_ns[index])
+        for index in last
+    )
+
+
+def _improves_little(before_ns: Sequence[int], sample_ns: int) -> bool:
+    best_ns = min(reliable(before_ns))
+    return best_ns - min(best_ns, sample_ns) < IMPROVEMENT * best_ns
 
 
 def score_ns(samples_ns: Sequence[int]) -> float:
-    """What the seed ranks by: 0.8 of the fastest and 0.2 of the upper median."""
-    ordered = sorted(samples_ns)
-    return OPTIMISM * ordered[0] + (1 - OPTIMISM) * ordered[len(ordered) // 2]
+    """What candidates are ranked by: 0.8 of the fastest and 0.2 of the upper median."""
+    return OPTIMISM * min(samples_ns) + (1 - OPTIMISM) * median_high(samples_ns)
 
 
 def survivors(
-    sets: Mapping[int, SampleSet], min_samples: int, speed_factor: float
+    samples_ns: Mapping[int, Sequence[int]], min_samples: int, speed_factor: float
 ) -> tuple[int, ...]:
     """Who stays: those with enough samples whose best exceeds `speed_factor` times the leader's
     go, slowest first, never below two."""
-    bests = {each: found.best_ns for each, found in sets.items()}
-    known = {each: best for each, best in bests.items() if best is not None}
-    if not known:
-        return tuple(sets)
-    bound = speed_factor * min(known.values())
-    slow = [each for each, best in known.items() if len(sets[each]) >= min_samples and best > bound]
-    slow.sort(key=lambda each: -known[each])
-    out = slow[: max(0, len(sets) - 2)]
-    return tuple(each for each in sets if each not in out)
+    bests = {candidate: min(reliable(taken)) for candidate, taken in samples_ns.items() if taken}
+    bound = speed_factor * min(bests.values(), default=0)
+    slow = [c for c in bests if len(samples_ns[c]) >= min_samples and bests[c] > bound]
+    slow.sort(key=lambda candidate: -bests[candidate])
+    out = slow[: max(0, len(samples_ns) - 2)]
+    return tuple(candidate for candidate in samples_ns if candidate not in out)
 
 
-def decide(
-    sets: Mapping[int, SampleSet],
-    eliminated: Collection[int] = (),
-    failed: Collection[int] = (),
-    digests: Mapping[int, str] | None = None,
-) -> int | None:
-    """The best score among those that were measured and are neither eliminated nor failed."""
-    scores = {
-        each: score_ns(found.reliable_ns)
-        for each, found in sets.items()
-        if len(found) and each not in eliminated and each not in failed
-    }
-    names = digests or {}
-    return min(scores, key=lambda each: (scores[each], names.get(each, "")), default=None)
-
-
-def seed_adaptive(problem: Problem, config: Config = DEFAULT_CONFIG) -> StrategyRun:
+def seed_adaptive(problem: Problem, config: Config) -> StrategyRun:
     """One warm-up and one sample each, then rounds of one sample with elimination and
     convergence; the numbers are those of the configuration."""
-    ledger = Ledger(problem, "seed-adaptive", TIE_RULE)
-    for batch in problem.batches:
-        verdict = yield from _adaptive_batch(problem, config, ledger, batch)
-        if verdict is not None:
-            return ledger.outcome(verdict)
-    return ledger.outcome(None)
+    standings = Standings(problem, "seed-adaptive", TIE_RULE)
+    return standings.first_verdict(lambda batch: _run_adaptive(standings, config, batch))
 
 
-def _adaptive_batch(problem: Problem, config: Config, ledger: Ledger, batch: Sequence[int]) -> Step:
-    limit_ns = problem.limit_ns if config.short_circuit else None
-    required = config.usable_confirmations
-    hit = yield from _first_pass(problem, ledger, batch, limit_ns, required)
-    if hit is not None:
-        return _hit(ledger, hit, limit_ns)
-    while True:
-        live = ledger.live(batch)
-        sets = _sets(ledger, live)
-        wanted = [each for each in live if len(sets[each]) < config.usable_max_samples]
-        lone = len(live) == 1 and len(sets[live[0]]) >= config.usable_min_samples
-        if not wanted or lone:
+def _run_adaptive(
+    standings: Standings, config: Config, batch: Sequence[int]
+) -> Rounds[Verdict | None]:
+    least, factor = config.usable_min_samples, config.usable_speed_factor
+    short_circuit = ShortCircuit.of(standings.problem, config)
+    winner = yield from first_pass(standings, batch, short_circuit)
+    while winner is None:
+        live = standings.live(batch)
+        counts = [len(standings.samples[candidate]) for candidate in live]
+        wanted = [c for c, n in zip(live, counts, strict=True) if n < config.usable_max_samples]
+        if not wanted or (len(live) == 1 and counts[0] >= least):
+            return ranked(standings, batch)
+        yield from standings.measure(Request(candidate) for candidate in wanted)
+        samples = {candidate: standings.samples[candidate] for candidate in standings.live(batch)}
+        winner = next((c for c in samples if short_circuit.confirmed(samples[c])), None)
+        if winner is not None:
             break
-        yield from ledger.ask(Request(each) for each in wanted)
-        sets = _sets(ledger, ledger.live(batch))
-        under = [each for each in sets if sets[each].confirmed_under(limit_ns, required)]
-        if under:
-            return _hit(ledger, under[0], limit_ns)
-        keep = survivors(sets, config.usable_min_samples, config.usable_speed_factor)
-        for each in sets:
-            if each not in keep:
-                reason = f"its best is over {config.usable_speed_factor:g} times the leader's best"
-                ledger.drop(each, reason)
-        enough = min((len(sets[each]) for each in keep), default=0) >= config.usable_min_samples
-        if enough and all(sets[each].converged for each in keep):
-            ledger.say("converged", "two samples in a row of every survivor improved nothing")
-            break
-    return _scored(ledger, _sets(ledger, ledger.live(batch)))
+        keep = survivors(samples, least, factor)
+        for candidate in samples:
+            if candidate not in keep:
+                reason = f"its best is over {factor:g} times the leader's best"
+                standings.eliminate(candidate, reason)
+        enough = min((len(samples[candidate]) for candidate in keep), default=0) >= least
+        if enough and all(converged(samples[candidate]) for candidate in keep):
+            standings.note("converged", "two samples in a row of every survivor improved nothing")
+            return ranked(standings, batch)
+    short_circuit.note(standings, winner)
+    return Verdict(winner)
 
 
-def _first_pass(
-    problem: Problem, ledger: Ledger, batch: Sequence[int], limit_ns: int | None, required: int
-) -> Generator[Round, Sequence[Reading], int | None]:
-    best: int | None = None
-    misses: dict[str, int] = {}
-    for place, each in enumerate(batch):
-        groups = problem.patience.get(each, ())
-        tired = [(name, most) for name, most in groups if misses.get(name, 0) >= max(1, most)]
-        if tired:
-            name, most = tired[0]
-            reason = f"{most} in a row of group {name!r} did not improve on the best"
-            ledger.skip([each], reason)
-            continue
-        yield from ledger.ask([Request(each, 1, 1)])
-        while ledger.live([each]) and limit_ns is not None:
-            taken = SampleSet(ledger.samples[each])
-            if taken.confirmed_under(limit_ns, required):
-                reason = f"{ledger.name(each)} is close enough to the device's peak"
-                ledger.skip(batch[place + 1 :], reason)
-                return each
-            if taken.all_ns[-1] > limit_ns:
-                break
-            yield from ledger.ask([Request(each)])
-        if not ledger.live([each]):
-            continue
-        first = ledger.samples[each][0]
-        improved = best is None or first < best
-        best = first if best is None else min(best, first)
-        for name, _ in groups:
-            misses[name] = 0 if improved else misses.get(name, 0) + 1
-    return None
-
-
-def seed_fixed(problem: Problem, config: Config = DEFAULT_CONFIG) -> StrategyRun:
+def seed_fixed(problem: Problem, config: Config) -> StrategyRun:
     """Three warm-ups and `max_samples` samples each. With a limit, candidate by candidate, up to
     the first whose median is within it."""
-    ledger = Ledger(problem, "seed-fixed", TIE_RULE)
-    limit_ns = problem.limit_ns if config.short_circuit else None
-    for batch in problem.batches:
-        wanted = [Request(each, FIXED_WARMUPS, config.usable_max_samples) for each in batch]
-        if limit_ns is None:
-            yield from ledger.ask(wanted)
-        for request in wanted if limit_ns is not None else ():
-            yield from ledger.ask([request])
-            samples = ledger.samples[request.candidate]
-            if ledger.live([request.candidate]) and _upper_median(samples) <= (limit_ns or 0):
-                return ledger.outcome(_hit(ledger, request.candidate, limit_ns))
-        live = ledger.live(batch)
-        if live:
-            return ledger.outcome(_ranked(ledger, {e: score_ns(ledger.samples[e]) for e in live}))
-    return ledger.outcome(None)
+    standings = Standings(problem, "seed-fixed", TIE_RULE)
+    return standings.first_verdict(lambda batch: _run_fixed(standings, config, batch))
 
 
-def _upper_median(samples_ns: Sequence[int]) -> int:
-    return sorted(samples_ns)[len(samples_ns) // 2]
+def _run_fixed(
+    standings: Standings, config: Config, batch: Sequence[int]
+) -> Rounds[Verdict | None]:
+    short_circuit = ShortCircuit.of(standings.problem, config)
+    wanted = [Request(c, FIXED_WARMUPS, config.usable_max_samples) for c in batch]
+    if short_circuit.limit_ns is None:
+        yield from standings.measure(wanted)
+        return ranked(standings, batch, drop_biased=False)
+    for request in wanted:
+        candidate = request.candidate
+        yield from standings.measure([request])
+        samples = standings.samples[candidate]
+        if standings.is_live(candidate) and short_circuit.allows(median_high(samples)):
+            short_circuit.note(standings, candidate)
+            return Verdict(candidate)
+    return ranked(standings, batch, drop_biased=False)
 
 
-def _sets(ledger: Ledger, live: Sequence[int]) -> dict[int, SampleSet]:
-    return {each: SampleSet(ledger.samples[each]) for each in live}
-
-
-def _scored(ledger: Ledger, sets: Mapping[int, SampleSet]) -> Verdict | None:
-    if not sets:
+def ranked(
+    standings: Standings, batch: Sequence[int], *, drop_biased: bool = True
+) -> Verdict | None:
+    """The live candidate of the batch with the best score, or None where there is none."""
+    taken = {candidate: standings.samples[candidate] for candidate in standings.live(batch)}
+    scores = {c: score_ns(reliable(ns) if drop_biased else ns) for c, ns in taken.items()}
+    if not scores:
         return None
-    return _ranked(ledger, {each: score_ns(found.reliable_ns) for each, found in sets.items()})
-
-
-def _ranked(ledger: Ledger, scores: Mapping[int, float]) -> Verdict:
-    won = min(scores, key=lambda each: (scores[each], ledger.digest(each)))
-    ties = tuple(e for e, score in scores.items() if e != won and score <= scores[won])
-    for each, score in scores.items():
-        if each != won:
-            ledger.reasons[each] = f"{100 * (score / scores[won] - 1):.2g} % worse by score"
-    return Verdict(won, ties=ties, confidence=1.0 if len(scores) == 1 else 0.0)
-
-
-def _hit(ledger: Ledger, candidate: int, limit_ns: int | None) -> Verdict:
-    text = f"{ledger.name(candidate)} is within the limit of {text_ns(limit_ns or 0)}"
-    ledger.say("short circuit", text + "; nothing else is tried", candidate)
-    return Verdict(candidate)
+    winner = min(scores, key=lambda candidate: (scores[candidate], standings.digest(candidate)))
+    best = scores[winner]
+    losers = {candidate: score for candidate, score in scores.items() if candidate != winner}
+    standings.reasons |= {
+        c: f"{100 * (s / best - 1):.2g} % worse by score" for c, s in losers.items()
+    }
+    ties = tuple(candidate for candidate, score in losers.items() if score <= best)
+    return Verdict(winner, ties=ties, confidence=0.0 if losers else 1.0)

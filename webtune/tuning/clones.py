@@ -10,7 +10,7 @@ from webtune.errors import ArgumentError, LaunchError, UsageError
 from webtune.gpu.base import Copy, Device, can_be_read
 from webtune.kernel.arguments import Argument, Buffer
 from webtune.kernel.options import call_option
-from webtune.measure.bench import Slot
+from webtune.measure.bench_candidate import WrittenArgument
 from webtune.tuning.call import Call
 from webtune.tuning.programs import Recording
 from webtune.tuning.transfer import padded
@@ -21,7 +21,7 @@ __all__ = ["Clones"]
 class Clones:
     """The arguments of `call` (or those of its kernel's `inputs=`), with clones in place of the
     buffers that candidates write, or of all buffers where `everything`, so that the caller may go
-    on using its own meanwhile. `slots` describe the clones that are written.
+    on using its own meanwhile. `written` describes the clones that are written.
 
     Raises `ArgumentError` and `UsageError` for what cannot be cloned. Call `free` at the end, also
     when this raised.
@@ -35,7 +35,7 @@ class Clones:
         self._copies: list[Copy] = []
         self._everything = everything
         self.args: tuple[Argument, ...] = ()
-        self.slots: list[Slot] = []
+        self.written: list[WrittenArgument] = []
 
     def make(self) -> None:
         """Create and fill the clones."""
@@ -84,7 +84,9 @@ class Clones:
                 pristine = self._buffer(nbytes, f"pristine {name}")
                 self._copies.append(Copy(arg.handle, pristine, nbytes))
                 restore = Copy(pristine, work, nbytes)
-            self.slots.append(Slot(name, index, work, arg.nbytes, arg.dtype, arg.shape, restore))
+            self.written.append(
+                WrittenArgument(name, index, work, arg.nbytes, arg.dtype, arg.shape, restore)
+            )
         return Buffer(work, arg.dtype, arg.shape, self._device)
 
     def _buffer(self, nbytes: int, label: str) -> Any:
@@ -97,7 +99,7 @@ class Clones:
             if self._copies:
                 self._device.copy(self._copies)
         except LaunchError as error:
-            names = ", ".join(slot.name for slot in self.slots) or "its arguments"
+            names = ", ".join(argument.name for argument in self.written) or "its arguments"
             raise ArgumentError(f"{self._not_copied(names)} ({error})") from error
 
     def _refuse_unreadable(self, cloned: Sequence[tuple[int, Buffer]]) -> None:

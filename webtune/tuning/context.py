@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from webtune.config import Config
 from webtune.gpu.base import Device
-from webtune.measure.bench import ProgressEvent
+from webtune.measure.progress_events import ProgressEvent
 from webtune.store.base import Store
 from webtune.store.decision import Decision
 from webtune.tuning.call import Call

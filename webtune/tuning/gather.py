@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Any
 
 from webtune.errors import LaunchError, UsageError, WebtuneError
-from webtune.measure.bench import Joined
+from webtune.measure.progress_events import JoinedEvents
 from webtune.strategies import get as get_strategy
 from webtune.strategies.drive import complete
 from webtune.tuning.call import CacheKey, Call
@@ -256,7 +256,7 @@ class Gather:
         if strategy is not None:
             get_strategy(strategy)
         await self.compile_async()
-        joined = None if listen is None else Joined(listen)
+        joined = None if listen is None else JoinedEvents(listen)
         waiting = self._waiting()
         try:
             for done, gathered in enumerate(waiting, 1):

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from webtune.errors import NoValidKernel
 from webtune.kernel.arguments import Buffer
-from webtune.measure.bench import Joined
+from webtune.measure.progress_events import JoinedEvents
 from webtune.tuning.context import TuneOptions
 from webtune.tuning.peaks import Peaks
 from webtune.tuning.probes import Probe, walk
@@ -27,7 +27,7 @@ async def find_peaks(scheduler: Scheduler, empty: Empty, options: TuneOptions) -
     """
     peaks = None if options.fresh else scheduler.limits.known_peaks()
     if peaks is None:
-        joined = None if options.progress is None else Joined(options.progress)
+        joined = None if options.progress is None else JoinedEvents(options.progress)
         steps = walk(scheduler.context.device.limits)
         probe = next(steps)
         while peaks is None:

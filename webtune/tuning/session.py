@@ -12,7 +12,9 @@ from webtune.errors import Failure, FailureKind, KernelError, LaunchError, Rejec
 from webtune.kernel.candidates import Candidate, priority_of
 from webtune.kernel.options import call_option
 from webtune.kernel.space import Params
-from webtune.measure.bench import Bench, BenchCandidate, BenchSettings
+from webtune.measure.bench import Bench
+from webtune.measure.bench_candidate import BenchCandidate, Conditions
+from webtune.measure.crash_guard import CrashGuard
 from webtune.store.decision import Decision
 from webtune.strategies import get as get_strategy
 from webtune.strategies.drive import awaiting
@@ -76,20 +78,15 @@ class Session:
         context = self._context
         if self._kernel.evict is not None:
             self._evictor = self._record_evictor(self._kernel.evict)
-        pause = self._pause()
+        evict = self._evictor.dispatches if self._evictor else ()
         return Bench(
             context.device,
             lambda index: self._prepared.pop(index, None) or self._prepare(index),
-            slots=self._clones.slots,
-            evict=self._evictor.dispatches if self._evictor else (),
-            checker=self._checker(),
-            settings=BenchSettings.of(
-                context.config, parallel=1 if pause is None else context.config.usable_parallelism
-            ),
-            journal=(context.store, context.hardware),
-            suspects=self._suspects(),
-            on_progress=self._options.progress,
-            pause=pause,
+            Conditions(tuple(self._clones.written), evict, self._checker()),
+            context.config,
+            CrashGuard(context.store, context.hardware, self._suspects()),
+            self._options.progress,
+            self._pause(),
         )
 
     def _pause(self) -> Callable[[], Awaitable[None]] | None:
@@ -154,7 +151,7 @@ class Session:
             count=len(candidates),
             limit_ns=limit.limit_ns if self._kernel.short_circuit else None,
             patience={index: limits for index, limits in patience.items() if limits},
-            known_ns=prior_samples(self._kernel, prior),
+            prior_ns=prior_samples(self._kernel, prior),
             tie_order=tuple(candidate.id for candidate in candidates),
             names=tuple(candidate.name for candidate in candidates),
             never=batches.never,
