@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib.util
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -86,3 +88,36 @@ def python(tmp_path: Path) -> Python:
         )
 
     return call
+
+
+class PageHost:
+    """What a page is to the tuner: one thread, an event loop, calls that never wait."""
+
+    name = "page"
+    blocking = False
+    strategy = "fixed"
+    versions = (("python", "3"),)
+
+    def now_s(self) -> float:
+        return time.time()
+
+    def monotonic_s(self) -> float:
+        return time.monotonic()
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        return asyncio.ensure_future(work)
+
+    async def together(
+        self, works: Sequence[Callable[[], Coroutine[Any, Any, None]]], limit: int
+    ) -> None:
+        for start in range(0, len(works), limit):
+            await asyncio.gather(*(work() for work in works[start : start + limit]))
+
+    async def pause(self) -> None:
+        await asyncio.sleep(0)
+
+
+@pytest.fixture
+def page_host() -> PageHost:
+    """A host as a page is to the tuner."""
+    return PageHost()

@@ -14,26 +14,15 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "webtune"
 
-RANKS = (
-    ("errors",),
-    ("config",),
-    ("gpu",),
-    ("fingerprint",),
-    ("kernel",),
-    ("strategies",),
-    ("store",),
-    ("measure",),
-    ("tuning",),
-    ("report",),
-    ("tuner",),
-    ("hosts",),
-    ("",),
-    ("progress", "replay", "bundled", "testing"),
-    ("cli",),
-    ("__main__",),
-)
-"""The rooms from the ground up: each may import those below it, and itself. `` is the package."""
-RANK = {room: rank for rank, rooms in enumerate(RANKS) for room in rooms}
+CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text()
+HOUSE = CONTRIBUTING.partition("## The house\n")[2].partition("\n## ")[0]
+FLOORS = [
+    line.replace("(webtune)", "").split() or [""]
+    for line in reversed(HOUSE.split("```")[1].strip().splitlines())
+]
+"""The rooms from the ground up, as CONTRIBUTING draws them: each may import those on lower floors,
+and itself. `` is the package."""
+FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
 
 PURE = ("strategies",)
 FORBIDDEN_IN_PURE = {
@@ -112,8 +101,8 @@ def room(name: str) -> str:
     return name.partition(".")[0]
 
 
-def test_every_module_has_a_rank() -> None:
-    assert {room(name) for name in MODULES} == set(RANK)
+def test_every_module_has_its_floor() -> None:
+    assert {room(name) for name in MODULES} == set(FLOOR)
 
 
 @pytest.mark.parametrize("name", MODULES)
@@ -123,7 +112,12 @@ def test_every_arrow_points_down(name: str) -> None:
         target = own(item.target)
         if target is not None and room(target) != here:
             there = room(target)
-            assert RANK[there] < RANK[here], f"{name} ({here}) imports {target} ({there})"
+            assert FLOOR[there] < FLOOR[here], f"{name} ({here}) imports {target} ({there})"
+
+
+def test_every_room_has_its_sentence() -> None:
+    told = re.findall(r"^\| `(\w+)/?` \| .*\. \|$", HOUSE, re.MULTILINE)
+    assert sorted(told) == sorted(set(FLOOR) - {"", "__main__"})
 
 
 def test_no_module_imports_itself_round_a_corner() -> None:

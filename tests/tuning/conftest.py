@@ -3,9 +3,7 @@ host for what a page does."""
 
 from __future__ import annotations
 
-import asyncio
-import time
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import pytest
@@ -50,33 +48,6 @@ def _bound(text: str) -> Callable[..., None]:
     return candidate
 
 
-class PageHost:
-    """What a page is to the tuner: one thread, an event loop, calls that never wait."""
-
-    name = "page"
-    blocking = False
-    strategy = "fixed"
-    versions = (("python", "3"),)
-
-    def now_s(self) -> float:
-        return time.time()
-
-    def monotonic_s(self) -> float:
-        return time.monotonic()
-
-    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        return asyncio.ensure_future(work)
-
-    async def together(
-        self, works: Sequence[Callable[[], Coroutine[Any, Any, None]]], limit: int
-    ) -> None:
-        for start in range(0, len(works), limit):
-            await asyncio.gather(*(work() for work in works[start : start + limit]))
-
-    async def pause(self) -> None:
-        await asyncio.sleep(0)
-
-
 @pytest.fixture
 def make() -> Make:
     """`make(["a", "b"])`: a set of candidates with these names on one u32 buffer `y`."""
@@ -98,7 +69,7 @@ def opened() -> Iterable[Open]:
 
 
 @pytest.fixture
-def page() -> Open:
+def page(page_host: Any) -> Open:
     """`page(device)`: a tuner as a page has it. The device must be `awaiting`."""
 
     def make_one(
@@ -106,7 +77,7 @@ def page() -> Open:
     ) -> wt.Tuner:
         config = resolve(arguments=settings)
         observer = Logger(config.log, open_sink(record))
-        return wt.Tuner(Context(device, store or MemoryStore(), PageHost(), config, observer))
+        return wt.Tuner(Context(device, store or MemoryStore(), page_host, config, observer))
 
     return make_one
 
