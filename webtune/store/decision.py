@@ -203,12 +203,12 @@ class Decision:
     @property
     def winner(self) -> CandidateResult | None:
         """The candidate that won, or None where none could be taken."""
-        return next((one for one in self.candidates if one.status == "winner"), None)
+        return next((result for result in self.candidates if result.status == "winner"), None)
 
     @property
     def ties(self) -> tuple[CandidateResult, ...]:
         """The candidates that the evidence cannot tell from the winner."""
-        return tuple(one for one in self.candidates if one.status == "tie")
+        return tuple(result for result in self.candidates if result.status == "tie")
 
     def to_dict(self) -> dict[str, Any]:
         """The fields as plain JSON values."""
@@ -269,7 +269,7 @@ def read(value: Any) -> Decision | Unreadable:
 
 def _sound(decision: Decision) -> Decision:
     """The decision, if its parts fit together. Raises `ValueError` where they do not."""
-    if sum(one.status == "winner" for one in decision.candidates) != 1:
+    if sum(result.status == "winner" for result in decision.candidates) != 1:
         raise ValueError("it does not name one winner")
     named = [index for batch in decision.batches for index in batch]
     named += [event.candidate for event in decision.events if event.candidate is not None]
@@ -281,7 +281,7 @@ def _sound(decision: Decision) -> Decision:
 def _plain(value: Any) -> Any:
     """Dataclasses as objects, tuples as lists: what JSON can hold."""
     if is_dataclass(value):
-        return {each.name: _plain(getattr(value, each.name)) for each in fields(value)}
+        return {item.name: _plain(getattr(value, item.name)) for item in fields(value)}
     if isinstance(value, Mapping):
         return dict(value)
     if isinstance(value, tuple):
@@ -316,9 +316,9 @@ def _read(hint: Any, value: Any) -> Any:
 def _fields(kind: Any) -> tuple[frozenset[str], dict[str, Any]]:
     """The names of a dataclass' fields that have no default, and the type of every field."""
     needed = frozenset(
-        each.name
-        for each in fields(kind)
-        if each.default is MISSING and each.default_factory is MISSING
+        item.name
+        for item in fields(kind)
+        if item.default is MISSING and item.default_factory is MISSING
     )
     return needed, typing.get_type_hints(kind, include_extras=True)
 
@@ -336,7 +336,7 @@ def _checksum(body: Any) -> str:
 
 def evidence(decision: Decision) -> int:
     """How many samples the decision rests on."""
-    return sum(len(one.samples_ns) for one in decision.candidates)
+    return sum(len(result.samples_ns) for result in decision.candidates)
 
 
 def merge(first: Decision, second: Decision) -> Decision:

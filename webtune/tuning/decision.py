@@ -90,7 +90,7 @@ def undecided(kernel: TunableSet, pick: int | None) -> Decision:
 def reordered(decision: Decision, kernel: TunableSet) -> Decision:
     """The decision with its candidates in the order of the kernel, which may have changed since."""
     position = {result.id: index for index, result in enumerate(decision.candidates)}
-    order = [position[one.id] for one in kernel.candidates if one.id in position]
+    order = [position[candidate.id] for candidate in kernel.candidates if candidate.id in position]
     if order == list(range(len(decision.candidates))):
         return decision
     moved = {old: new for new, old in enumerate(order)}
@@ -111,28 +111,30 @@ def pick_of(kernel: TunableSet, decision: Decision | None) -> int | None:
     if decision is None or not kernel.accepts(decision.fingerprint) or decision.winner is None:
         return None
     winner = decision.winner.id
-    return next((i for i, one in enumerate(kernel.candidates) if one.id == winner), None)
+    return next(
+        (i for i, candidate in enumerate(kernel.candidates) if candidate.id == winner), None
+    )
 
 
 def prior_samples(kernel: TunableSet, decision: Decision | None) -> dict[int, tuple[int, ...]]:
     """Samples in ns, by index, that an earlier tune took of candidates that are still the same."""
     if decision is None:
         return {}
-    prior = {one.id: one.samples_ns for one in decision.candidates if not one.failure}
+    prior = {result.id: result.samples_ns for result in decision.candidates if not result.failure}
     indices = enumerate(kernel.candidates)
-    return {index: prior[one.id] for index, one in indices if prior.get(one.id)}
+    return {index: prior[candidate.id] for index, candidate in indices if prior.get(candidate.id)}
 
 
 def runners_up(kernel: TunableSet, decision: Decision | None, pick: int) -> list[int]:
     """The indices of the other measured candidates, fastest first."""
     if decision is None:
         return []
-    times_ns = {one.id: one.time_ns for one in decision.candidates if one.time_ns}
-    failed = {one.id for one in decision.candidates if one.failure}
+    times_ns = {result.id: result.time_ns for result in decision.candidates if result.time_ns}
+    failed = {result.id for result in decision.candidates if result.failure}
     ranked = [
-        (times_ns[one.id] or 0, index)
-        for index, one in enumerate(kernel.candidates)
-        if one.id in times_ns.keys() - failed and index != pick
+        (times_ns[candidate.id] or 0, index)
+        for index, candidate in enumerate(kernel.candidates)
+        if candidate.id in times_ns.keys() - failed and index != pick
     ]
     return [index for _, index in sorted(ranked)]
 
@@ -140,7 +142,7 @@ def runners_up(kernel: TunableSet, decision: Decision | None, pick: int) -> list
 def distrusted(decision: Decision | None) -> frozenset[str]:
     """Ids of candidates that gave a wrong answer or never came back: they are no fallback."""
     candidates = decision.candidates if decision is not None else ()
-    return frozenset(one.id for one in candidates if one.status in _DISTRUSTED)
+    return frozenset(result.id for result in candidates if result.status in _DISTRUSTED)
 
 
 def demoted(decision: Decision | None, candidate: str, reason: str) -> Decision | None:
@@ -148,8 +150,14 @@ def demoted(decision: Decision | None, candidate: str, reason: str) -> Decision 
     None where no measured candidate is left."""
     if decision is None:
         return None
-    left = [one for one in decision.candidates if one.id != candidate and not one.failure]
-    best = min((one for one in left if one.time_ns), key=lambda one: one.time_ns or 0, default=None)
+    left = [
+        result for result in decision.candidates if result.id != candidate and not result.failure
+    ]
+    best = min(
+        (result for result in left if result.time_ns),
+        key=lambda result: result.time_ns or 0,
+        default=None,
+    )
     if best is None:
         return None
     lost = decision.winner is not None and decision.winner.id == candidate
@@ -165,8 +173,9 @@ def demoted(decision: Decision | None, candidate: str, reason: str) -> Decision 
 def no_valid_kernel(kernel: TunableSet, decision: Decision) -> NoValidKernel:
     """The error for a decision without a winner, with the table of reasons."""
     failures = {
-        one.name: one.failure or Failure(FailureKind.SKIPPED, one.reason or "never reached")
-        for one in decision.candidates
+        result.name: result.failure
+        or Failure(FailureKind.SKIPPED, result.reason or "never reached")
+        for result in decision.candidates
     }
     return NoValidKernel(reasons_table(kernel.name, failures), failures)
 

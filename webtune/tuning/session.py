@@ -143,8 +143,10 @@ class Session:
     def _problem(self, batches: Plan, limit: Limit, prior: Decision | None) -> Problem:
         candidates = self._kernel.candidates
         patience = {
-            index: tuple((g.name, g.patience) for g, _ in one.groups if g.patience is not None)
-            for index, one in enumerate(candidates)
+            index: tuple(
+                (g.name, g.patience) for g, _ in candidate.groups if g.patience is not None
+            )
+            for index, candidate in enumerate(candidates)
         }
         return Problem(
             batches=batches.batches,
