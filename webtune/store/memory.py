@@ -12,7 +12,7 @@ __all__ = ["MemoryStore", "NoStore"]
 
 
 class MemoryStore(Journalled, Store):
-    """Records in a dict; what other stores fall back on.
+    """Decisions in a dict; what other stores fall back on.
 
     `why` says in `location` why nothing is kept for longer; `decisions` are there from the start.
     """

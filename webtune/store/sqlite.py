@@ -70,7 +70,7 @@ def on_file(
 
 
 class SqliteStore(Journalled, Store):
-    """Records and journal in `path` (a file), in `folder`, or in the user's cache folder.
+    """Decisions and journal in `path` (a file), in `folder`, or in the user's cache folder.
 
     `busy_s` is how many seconds every use waits for other processes. Opens by itself at the first
     use. After a fork the child opens its own connection.
