@@ -461,3 +461,16 @@ def test_a_store_that_was_closed_opens_again(tmp_path):
     store.close()
     assert store.get(A) == decision()
     store.close()
+
+
+def test_a_start_in_a_state_of_a_later_webtune_counts_as_a_closed_one(tmp_path):
+    store = SqliteStore(folder=tmp_path)
+    store.begin("gpu-a", "c")
+    for count, barred in ((1, frozenset()), (2, {"c"})):
+        db = sqlite3.connect(tmp_path / FILE_NAME)
+        db.execute("UPDATE journal SET dead = 7, owner = ? WHERE dead = 0", (f"later {count}",))
+        db.commit()
+        db.close()
+        assert store.suspects("gpu-a") == barred
+        store.begin("gpu-a", "c")
+    store.close()
