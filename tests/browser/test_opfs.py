@@ -13,11 +13,13 @@ Fresh = Callable[..., PythonPage]
 
 HELPERS = """
 import asyncio, json, warnings
+from collections import Counter
 from webtune.gpu.base import Clock
 from webtune.kernel.space import Params
 from webtune.store.decision import CandidateResult, Decision
 from webtune.errors import StoreWarning
 from webtune.store.base import Address
+from webtune.store.journal import State
 from webtune.store.opfs import OpfsStore
 
 def record(samples=3, created_s=1.0):
@@ -273,8 +275,8 @@ async def body():
         warnings.simplefilter("always")
         store = OpfsStore("once", timeout_ms=300)
         await store.open()
-        store._give_up("a second reason")
-        store._give_up("a third")
+        store._give_up(RuntimeError("a second reason"))
+        store._give_up(RuntimeError("a third"))
     return len([w for w in caught if issubclass(w.category, StoreWarning)])
 """,
     )
@@ -351,7 +353,8 @@ LOOK = """
 async def body(namespace):
     store, _ = await opened(namespace)
     store.close()
-    return [sorted(store.suspects("gpu")), sorted(len(tabs) for tabs in store._lost.values())]
+    closed = [start.candidate for start in store._journal if start.state is State.CLOSED]
+    return [sorted(store.suspects("gpu")), sorted(Counter(closed).values())]
 """
 
 

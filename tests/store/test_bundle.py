@@ -19,7 +19,7 @@ from webtune.strategies.drive import complete
 A = Address("default", "gpu-a", "saxpy", "[1024]")
 
 
-def record(samples=3, created_s=1.0, fingerprint="f"):
+def decision(samples=3, created_s=1.0, fingerprint="f"):
     one = CandidateResult("id", "a", Params({}), "winner", 1000, None, (1000,) * samples)
     return Decision(
         fingerprint, (one,), confidence=0.9, strategy="fixed", clock=Clock("wall", 1), device="gpu",
@@ -34,10 +34,10 @@ addresses = st.builds(
     name=st.just("saxpy"),
     key=st.sampled_from(["[1]", '["é"]']),
 )
-records = st.builds(
-    record, st.integers(0, 3), st.sampled_from([1.0, 2.0]), st.sampled_from(["f", "g"])
+decisions = st.builds(
+    decision, st.integers(0, 3), st.sampled_from([1.0, 2.0]), st.sampled_from(["f", "g"])
 )
-bundles = st.builds(Bundle, st.dictionaries(addresses, records, max_size=5))
+bundles = st.builds(Bundle, st.dictionaries(addresses, decisions, max_size=5))
 
 
 @given(bundles)
@@ -66,9 +66,9 @@ def test_importing_is_the_same_in_any_order(one, two):
 
 def test_a_bundle_of_one_hardware_has_nothing_of_others():
     store = MemoryStore()
-    store.put(A, record())
-    store.put(replace(A, hardware="gpu-b"), record(samples=9))
-    assert Bundle.of(store, hardware="gpu-a").decisions == {A: record()}
+    store.put(A, decision())
+    store.put(replace(A, hardware="gpu-b"), decision(samples=9))
+    assert Bundle.of(store, hardware="gpu-a").decisions == {A: decision()}
 
 
 @pytest.mark.parametrize(
@@ -88,12 +88,12 @@ def test_a_foreign_text_is_refused_with_the_reason(text, reason):
 
 
 def test_an_entry_that_cannot_be_read_is_told_and_the_others_stay():
-    bundle = Bundle({A: record(), replace(A, key="[2]"): record()})
+    bundle = Bundle({A: decision(), replace(A, key="[2]"): decision()})
     value = json.loads(bundle.dumps())
     value["entries"][1]["decision"]["decision"]["device"] = "forged"
     value["entries"] += [17, {"environment": "default"}]
     found = Bundle.loads(json.dumps(value))
-    assert found.decisions == {A: record()}
+    assert found.decisions == {A: decision()}
     assert [sentence.split(":")[0] for sentence in found.unreadable] == [
         "entry 1",
         "entry 2",
@@ -102,36 +102,36 @@ def test_an_entry_that_cannot_be_read_is_told_and_the_others_stay():
 
 
 def test_a_place_that_is_there_twice_is_merged():
-    once, twice = (json.loads(Bundle({A: record(n)}).dumps()) for n in (3, 9))
+    once, twice = (json.loads(Bundle({A: decision(n)}).dumps()) for n in (3, 9))
     once["entries"] += twice["entries"]
-    assert Bundle.loads(json.dumps(once)).decisions == {A: record(9)}
+    assert Bundle.loads(json.dumps(once)).decisions == {A: decision(9)}
 
 
 def test_the_users_pick_lies_above_the_shipped_one():
-    store = Layered(MemoryStore(), Bundle({A: record(samples=30, created_s=9.0)}))
-    assert store.get(A) == record(samples=30, created_s=9.0)
-    store.put(A, record())
-    assert store.get(A) == record()
-    assert list(store.entries()) == [(A, record())]
+    store = Layered(MemoryStore(), Bundle({A: decision(samples=30, created_s=9.0)}))
+    assert store.get(A) == decision(samples=30, created_s=9.0)
+    store.put(A, decision())
+    assert store.get(A) == decision()
+    assert list(store.entries()) == [(A, decision())]
 
 
 def test_a_bundle_dated_ahead_and_made_for_other_kernels_never_hides_the_users_pick():
-    shipped = record(created_s=4e9, fingerprint="other kernels")
+    shipped = decision(created_s=4e9, fingerprint="other kernels")
     store = Layered(MemoryStore(), Bundle({A: shipped}))
     assert store.get(A) == shipped
-    store.put(A, record(created_s=1.0, fingerprint="the user's"))
+    store.put(A, decision(created_s=1.0, fingerprint="the user's"))
     assert store.get(A).fingerprint == "the user's"
 
 
 def test_purging_and_writing_never_touch_the_bundle():
-    bundle = Bundle({A: record(samples=9)})
+    bundle = Bundle({A: decision(samples=9)})
     user = MemoryStore()
     store = Layered(user, bundle)
-    store.put(A, record())
+    store.put(A, decision())
     assert store.purge() == 1
-    assert store.get(A) == record(samples=9)
+    assert store.get(A) == decision(samples=9)
     assert list(user.entries()) == []
-    assert bundle.decisions == {A: record(samples=9)}
+    assert bundle.decisions == {A: decision(samples=9)}
 
 
 def test_a_bundle_with_unreadable_entries_is_told_once_when_opened():
@@ -143,7 +143,7 @@ def test_a_bundle_with_unreadable_entries_is_told_once_when_opened():
 
 @pytest.mark.parametrize("address", [replace(A, name="\x1b[2J"), replace(A, environment="\ud800")])
 def test_an_entry_whose_name_cannot_be_printed_is_passed_over(address):
-    text = Bundle({address: record(), A: record()}).dumps()
+    text = Bundle({address: decision(), A: decision()}).dumps()
     found = Bundle.loads(text)
     assert set(found.decisions) == {A}
     assert "cannot be printed" in found.unreadable[0]

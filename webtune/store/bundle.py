@@ -28,7 +28,7 @@ PARTS = tuple(part.name for part in fields(Address))
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """Records by address, apart from any store. `unreadable` has a sentence for each entry of a
+    """Decisions by address, apart from any store. `unreadable` has a sentence for each entry of a
     text that was passed over."""
 
     decisions: Mapping[Address, Decision] = field(default_factory=dict)

@@ -14,7 +14,7 @@ from typing import Any
 from webtune.store.folder import FILE_NAME, user_folder
 from webtune.store.processes import Process
 
-__all__ = ["LAYOUT", "Database", "UnusableError", "damaged", "read_only", "transaction"]
+__all__ = ["LAYOUT", "Database", "UnusableError", "Where", "damaged", "read_only", "transaction"]
 
 LAYOUT = 2
 """`user_version` of the file; a file of a later layout is left alone."""
@@ -39,6 +39,8 @@ TABLES = (
     f"PRAGMA user_version = {LAYOUT}",
 )
 
+Where = str | os.PathLike[str] | None
+
 INHERITED: list[sqlite3.Connection] = []
 """Connections that came through a fork. They are the parent's: this process does not even close
 them, which would touch its locks and its log."""
@@ -55,12 +57,7 @@ class Database:
     `busy_s` is how long opening and every transaction wait for other processes.
     """
 
-    def __init__(
-        self,
-        path: str | os.PathLike[str] | None,
-        folder: str | os.PathLike[str] | None,
-        busy_s: float,
-    ) -> None:
+    def __init__(self, path: Where, folder: Where, busy_s: float) -> None:
         self._path, self._folder = path, folder
         self._busy_s = busy_s
         self._connection: sqlite3.Connection | None = None

@@ -6,37 +6,30 @@ writes a *start* down before a candidate first runs, and strikes it out once the
 What is left over tells who was under way when things went wrong.
 
 A start belongs to a *session*: one open store of one process, or one browser tab. `advance` moves
-the starts of a journal by one event of one session, after the table `NEXT`:
+the starts of a journal by one event, after the state table `NEXT`. BEGIN adds a running start. END,
+ABANDON and CLOSE touch the running or closed starts of the session they happen in. An END of such a
+start is followed by FORGIVE, which touches every start of the candidate, whosever it is. PURGE
+touches all starts of a hardware. Nobody tells of the two other events: while a store loads the
+starts it finds that the process of one died, or that its tab is gone. Ended starts leave.
 
-    event   \\ state   running     closed        died    abandoned   touches
-    begin              -           set apart     -       -           its own, of the candidate
-    end                ended       ended         -       -           its own, of the candidate
-    forgive            -           ended         ended   -           all, of the candidate
-    abandon            abandoned   -             -       -           its own, on the hardware
-    close              closed      -             -       -           its own
-    process died       died        -             -       -           found while reading
-    tab gone           closed      -             -       -           found while reading
-    purge              -           ended         ended   ended       all, on the hardware
-
-`begin` adds a running start; an `end` that ends one is followed by `forgive`; ended starts leave.
 Abandoned and died starts bar their candidate at once. Closed ones only count: who closes a tuner
-or a tab in the middle of a tune says little about the candidate under way, so `LOST_STARTS` of them
-bar it. Each must then stand for a closing of its own, so a closed start whose candidate begins
-again is set apart: it keeps its state under a name that no session has. An abandoned start belongs
-to nobody. Stores only load and save starts; while loading they find which processes or tabs live.
+or a tab in the middle of a tune says little about the candidate under way, so it takes
+`LOST_STARTS` of them. Each must stand for a closing of its own: a closed start whose candidate
+begins again is set apart, under a name that no session has. An abandoned start belongs to nobody,
+so no END reaches it, and only a PURGE forgives it. Starts that others run are never forgiven.
 """
 
 from __future__ import annotations
 
 import os
 import threading
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections import Counter
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from webtune.store.base import Selector
+from webtune.store.base import Selector, Store
 
 __all__ = ["LOST_STARTS", "NOBODY", "Event", "Journalled", "Start", "State", "What", "advance"]
 
@@ -54,19 +47,18 @@ What = Enum("What", "BEGIN END FORGIVE ABANDON CLOSE PROCESS_DIED TAB_GONE PURGE
 """What happens to starts."""
 
 NEXT = {
-    (State.RUNNING, What.END): State.ENDED,
-    (State.RUNNING, What.ABANDON): State.ABANDONED,
-    (State.RUNNING, What.CLOSE): State.CLOSED,
-    (State.RUNNING, What.PROCESS_DIED): State.DIED,
-    (State.RUNNING, What.TAB_GONE): State.CLOSED,
-    (State.CLOSED, What.END): State.ENDED,
-    (State.CLOSED, What.FORGIVE): State.ENDED,
-    (State.CLOSED, What.PURGE): State.ENDED,
-    (State.DIED, What.FORGIVE): State.ENDED,
-    (State.DIED, What.PURGE): State.ENDED,
-    (State.ABANDONED, What.PURGE): State.ENDED,
-}
-"""The state after an event; a pair that is not here changes nothing."""
+    What.BEGIN: {},
+    What.END: {State.RUNNING: State.ENDED, State.CLOSED: State.ENDED},
+    What.FORGIVE: {State.CLOSED: State.ENDED, State.DIED: State.ENDED},
+    What.ABANDON: {State.RUNNING: State.ABANDONED},
+    What.CLOSE: {State.RUNNING: State.CLOSED},
+    What.PROCESS_DIED: {State.RUNNING: State.DIED},
+    What.TAB_GONE: {State.RUNNING: State.CLOSED},
+    What.PURGE: {
+        State.CLOSED: State.ENDED, State.DIED: State.ENDED, State.ABANDONED: State.ENDED,
+    },
+}  # fmt: skip
+"""The state after an event; a state that is not named here stays."""
 
 OWN = frozenset({What.BEGIN, What.END, What.ABANDON, What.CLOSE})
 """Events that touch only the starts of the session they happen in."""
@@ -83,7 +75,7 @@ class Start:
 
     def after(self, what: What) -> Start:
         """This start after an event that touches it."""
-        return replace(self, state=NEXT.get((self.state, what), self.state))
+        return replace(self, state=NEXT[what].get(self.state, self.state))
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +123,7 @@ def suspects(starts: Iterable[Start], hardware: str) -> frozenset[str]:
     return frozenset(barred | {name for name, count in closed.items() if count >= LOST_STARTS})
 
 
-class Journalled(ABC):
+class Journalled(Store):
     """The journal's part of a `Store`, over two methods that load and save its starts.
 
     Threads and tasks may run one candidate through one store at the same time: its start ends
@@ -144,13 +136,11 @@ class Journalled(ABC):
         self._runs: Counter[tuple[int, str, str]] = Counter()
 
     def begin(self, hardware: str, candidate: str) -> None:
-        """See `Store.begin`."""
         with self._lock:
             self._runs[os.getpid(), hardware, candidate] += 1
             self._note(Event(What.BEGIN, hardware, candidate))
 
     def end(self, hardware: str, candidate: str) -> None:
-        """See `Store.end`."""
         run = (os.getpid(), hardware, candidate)
         with self._lock:
             self._runs[run] -= 1
@@ -159,11 +149,9 @@ class Journalled(ABC):
                 self._note(Event(What.END, hardware, candidate))
 
     def abandon(self, hardware: str) -> None:
-        """See `Store.abandon`."""
         self._stop(Event(What.ABANDON, hardware))
 
     def suspects(self, hardware: str) -> frozenset[str]:
-        """See `Store.suspects`."""
         return suspects(self._starts(hardware), hardware)
 
     def _stop(self, event: Event) -> None:

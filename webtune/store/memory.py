@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from webtune.store.base import EVERYTHING, Address, Selector, Store
+from webtune.store.base import EVERYTHING, Address, Selector
 from webtune.store.decision import Decision, merge
 from webtune.store.journal import Event, Journalled, Start, What, advance
 
 __all__ = ["MemoryStore", "NoStore"]
 
 
-class MemoryStore(Journalled, Store):
-    """Records in a dict; what other stores fall back on.
+class MemoryStore(Journalled):
+    """Decisions in a dict; what other stores fall back on.
 
     `why` says in `location` why nothing is kept for longer; `decisions` are there from the start.
     """

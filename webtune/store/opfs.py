@@ -12,6 +12,7 @@ import json
 import re
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Generic, TypeVar
 
@@ -21,7 +22,16 @@ from webtune.store.base import EVERYTHING, Address, Selector
 from webtune.store.decision import Decision, encode
 from webtune.store.journal import NOBODY, Event, Start, What, advance
 from webtune.store.memory import MemoryStore
-from webtune.store.opfs_document import Change, Put, Values, VersionError, apply, dumps, loads
+from webtune.store.opfs_document import (
+    Change,
+    Put,
+    Values,
+    VersionError,
+    apply,
+    dumps,
+    loads,
+    readable,
+)
 
 __all__ = ["OpfsStore"]
 
@@ -32,6 +42,7 @@ JOURNAL_DELAY_S = 0.05
 Item = TypeVar("Item")
 
 
+@dataclass
 class SharedFile(Generic[Item]):
     """A file that tabs change in turn, behind the caller's back.
 
@@ -40,26 +51,14 @@ class SharedFile(Generic[Item]):
     that comes within `delay_s` seconds is written at once, if it is still `needed` then.
     """
 
-    def __init__(
-        self,
-        files: Any,
-        name: str,
-        change: Callable[[str | None], Awaitable[str]],
-        failed: Callable[[Exception], None],
-        *,
-        delay_s: float = 0.0,
-        needed: Callable[[], bool] = lambda: True,
-    ) -> None:
-        self.name = name
-        self.waiting: list[Item] = []
-        self.task: asyncio.Task[None] | None = None
-        self._files, self._change, self._failed = files, change, failed
-        self._delay_s, self._needed = delay_s, needed
-
-    async def read(self) -> str | None:
-        """The text of the file; None where there is none."""
-        text: str | None = await self._files.read(self.name)
-        return text
+    files: Any
+    name: str
+    change: Callable[[str | None], Awaitable[str]]
+    failed: Callable[[Exception], None]
+    delay_s: float = 0.0
+    needed: Callable[[], bool] = lambda: True
+    waiting: list[Item] = field(default_factory=list)
+    task: asyncio.Task[None] | None = None
 
     def write_soon(self, item: Item) -> None:
         """Have one more change written."""
@@ -69,23 +68,23 @@ class SharedFile(Generic[Item]):
 
     async def _write_all(self) -> None:
         try:
-            await asyncio.sleep(self._delay_s)
-            while self.waiting and self._needed():
-                ticket = await self._files.acquire(f"webtune:{self.name}")
+            await asyncio.sleep(self.delay_s)
+            while self.waiting and self.needed():
+                ticket = await self.files.acquire(f"webtune:{self.name}")
                 try:
-                    text = await self._change(await self.read())
-                    await self._files.write(self.name, text)
+                    text = await self.change(await self.files.read(self.name))
+                    await self.files.write(self.name, text)
                 finally:
-                    self._files.release(ticket)
+                    self.files.release(ticket)
         except Exception as error:  # storage never fails a tune
-            self._failed(error)
+            self.failed(error)
         finally:
             self.waiting.clear()
             self.task = None
 
 
 class OpfsStore(MemoryStore):
-    """Records in the origin private file system, shared by the tabs and workers of an origin.
+    """Decisions in the origin private file system, shared by the tabs and workers of an origin.
 
     It answers from memory and writes behind the caller's back. A tab holds a lock named after its
     session as long as it lives: starts of a session without a lock are lost.
@@ -108,10 +107,10 @@ class OpfsStore(MemoryStore):
         self.session = str(self._files.session())
         self._namespace = namespace
         shared = partial(SharedFile, self._files, failed=self._give_up)
-        self._document: SharedFile[Change] = shared(f"{namespace}.json", self._changed)
+        self._document: SharedFile[Change] = shared(f"{namespace}.json", self._new_document)
         self._events: SharedFile[Event] = shared(
             f"{namespace}.journal.json",
-            self._advanced,
+            self._new_journal,
             delay_s=JOURNAL_DELAY_S,
             needed=lambda: _rows(self._journal) != _rows(self._written),
         )
@@ -138,16 +137,17 @@ class OpfsStore(MemoryStore):
 
     async def open(self) -> None:
         try:
-            text = await self._document.read()
+            text = await self._files.read(self._document.name)
             self._broken = ""
-            self._know(self._values(text))
+            self._decisions = readable(self._values(text))
         except VersionError as error:
             self._give_up(error)
         except Exception as error:
             self._give_up(error)
             return
         with suppress(Exception):  # a journal that cannot be read accuses nobody
-            self._journal = self._written = await self._starts_in(await self._events.read())
+            text = await self._files.read(self._events.name)
+            self._journal = self._written = await self._starts_in(text)
         with suppress(Exception):
             self._ticket = await self._files.acquire(self._lock_name(self.session))
 
@@ -155,16 +155,17 @@ class OpfsStore(MemoryStore):
         """See `Store.put`; the decision is on its way to the file when this returns True."""
         before = self.get(address)
         super().put(address, decision)
-        return self._write_soon(Put(address, decision, encode(before) if before else ""))
+        base = encode(before) if before else ""
+        return self._write_soon(self._document, Put(address, decision, base))
 
     def absorb(self, address: Address, decision: Decision) -> bool:
         differs = super().absorb(address, decision)
         if differs:
-            self._write_soon(Put(address, self._decisions[address], None))
+            self._write_soon(self._document, Put(address, self._decisions[address], None))
         return differs
 
     def purge(self, selector: Selector = EVERYTHING) -> int:
-        self._write_soon(selector)
+        self._write_soon(self._document, selector)
         return super().purge(selector)
 
     async def flush(self) -> None:
@@ -191,26 +192,23 @@ class OpfsStore(MemoryStore):
     def _note(self, event: Event) -> None:
         before = self._journal
         super()._note(event)
-        if self._journal != before and not self._broken and not self._closed:
-            self._events.write_soon(event)
+        if self._journal != before:
+            self._write_soon(self._events, event)
 
-    def _write_soon(self, change: Change) -> bool:
+    def _write_soon(self, file: SharedFile[Item], item: Item) -> bool:
         if self._broken or self._closed:
             return False
-        self._document.write_soon(change)
+        file.write_soon(item)
         return True
 
     # ---- what the files say ------------------------------------------------------------------
 
-    async def _changed(self, text: str | None) -> str:
+    async def _new_document(self, text: str | None) -> str:
         values = self._values(text)
         while self._document.waiting:
             apply(self._document.waiting.pop(0), values)
-        self._know(values)
+        self._decisions = readable(values)
         return dumps(values)
-
-    def _know(self, values: Values) -> None:
-        self._decisions = {a: value for a, value in values.items() if isinstance(value, Decision)}
 
     def _values(self, text: str | None) -> Values:
         """The values in the document; tells what of it cannot be read. Raises `VersionError`."""
@@ -219,7 +217,7 @@ class OpfsStore(MemoryStore):
             self._warn(f"webtune/{self._document.name} {fault}")
         return values
 
-    async def _advanced(self, text: str | None) -> str:
+    async def _new_journal(self, text: str | None) -> str:
         starts = await self._starts_in(text)
         while self._events.waiting:
             starts = advance(starts, self._events.waiting.pop(0), self.session)
@@ -231,20 +229,17 @@ class OpfsStore(MemoryStore):
         try:
             rows = json.loads(text or "[]")
             starts = [Start(str(row[0]), str(row[1]), str(row[2])) for row in rows if len(row) == 3]
-        except (ValueError, TypeError):
-            return frozenset()  # a tab that died cut it off
-        if not starts:
-            return frozenset()
-        held = {*json.loads(await self._files.holding(self._lock_name(""))),
-                self._lock_name(self.session)}  # fmt: skip
+        except (ValueError, TypeError, LookupError):
+            starts = []  # a tab that died cut it off
+        held = json.loads(await self._files.holding(self._lock_name(""))) if starts else []
+        living = {self.session, *(name.rpartition(":")[2] for name in held)}
 
-        def left(start: Start) -> Start:
+        def found(start: Start) -> Start:
             if start.session == NOBODY:
                 return start.after(What.ABANDON)
-            living = self._lock_name(start.session) in held
-            return start if living else start.after(What.TAB_GONE)
+            return start if start.session in living else start.after(What.TAB_GONE)
 
-        return frozenset(map(left, starts))
+        return frozenset(map(found, starts))
 
     def _lock_name(self, session: str) -> str:
         return f"webtune:session:{self._namespace}:{session}"

@@ -14,7 +14,7 @@ from webtune.store.base import Address, Selector
 from webtune.store.decision import SCHEMA as DECISION_SCHEMA
 from webtune.store.decision import Decision, Unreadable, document, encode, merge, read
 
-__all__ = ["Change", "Put", "Values", "VersionError", "apply", "dumps", "loads"]
+__all__ = ["Change", "Put", "Values", "VersionError", "apply", "dumps", "loads", "readable"]
 
 FORMAT = "webtune picks"
 SCHEMA = 1
@@ -30,8 +30,7 @@ class Put:
     """A decision put into the document.
 
     It replaces `base`, the text of the decision that this tab knew there (empty where it knew
-    none), and merges with what another tab wrote meanwhile. With None for `base` it always
-    merges.
+    none), and merges with what another tab wrote meanwhile. With None it always merges.
     """
 
     address: Address
@@ -56,6 +55,11 @@ def apply(change: Change, values: Values) -> None:
     values[change.address] = decision
 
 
+def readable(values: Values) -> dict[Address, Decision]:
+    """The decisions among the values."""
+    return {address: found for address, found in values.items() if isinstance(found, Decision)}
+
+
 def loads(text: str) -> tuple[Values, str]:
     """The values in a text, and a sentence on what in it cannot be read ("" if nothing).
 
@@ -63,14 +67,13 @@ def loads(text: str) -> tuple[Values, str]:
     """
     try:
         whole = json.loads(text)
-        schema, rows = whole["schema"], whole["decisions"]
-        entries = [(Address(*map(str, row[:4])), row[4]) for row in rows]
+        if whole["format"] != FORMAT:
+            raise ValueError(whole["format"])
+        if whole["schema"] != SCHEMA:
+            raise VersionError(f"is of another version (schema {whole['schema']!r})")
+        entries = [(Address(*map(str, row[:4])), row[4]) for row in whole["decisions"]]
     except (ValueError, KeyError, TypeError, IndexError, RecursionError):
-        whole = {}
-    if not isinstance(whole, dict) or whole.get("format") != FORMAT:
         return {}, "is empty, cut off or not webtune's: starting afresh"
-    if schema != SCHEMA:
-        raise VersionError(f"is of another version (schema {schema!r})")
     values: Values = {}
     fault = ""
     for address, value in entries:
@@ -79,7 +82,8 @@ def loads(text: str) -> tuple[Values, str]:
             values[address] = found
             continue
         fault = fault or f"has a pick of {address.name} that cannot be read: {found.reason}"
-        if isinstance(value, dict) and value.get("schema") != DECISION_SCHEMA:
+        schema = value.get("schema") if isinstance(value, dict) else None
+        if isinstance(schema, int) and schema > DECISION_SCHEMA:
             values[address] = value
     return values, fault
 

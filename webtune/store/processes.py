@@ -11,6 +11,7 @@ import os
 import platform
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 
 __all__ = ["DOUBT_S", "Process"]
 
@@ -41,14 +42,12 @@ class Process:
 def _began(pid: int) -> str:
     """The boot and the time since then at which a process began; empty where /proc is missing."""
     try:
-        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as stat:
-            text = stat.read()
-        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as boot:
-            boot_id = boot.read().strip()
+        stat = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace")
+        boot_id = Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
     except OSError:
         return ""
     # Field 22; the name in brackets before it may hold spaces.
-    return f"{boot_id}/{text.rpartition(')')[2].split()[19]}"
+    return f"{boot_id}/{stat.rpartition(')')[2].split()[19]}"
 
 
 def _in_use(pid: int) -> bool:

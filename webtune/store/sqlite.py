@@ -6,7 +6,6 @@ file is set aside and a new one begun.
 
 from __future__ import annotations
 
-import os
 import sqlite3
 import time
 from collections.abc import Callable, Iterable
@@ -17,8 +16,8 @@ from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
 
 from webtune.errors import StoreWarning, reason_of, warn
-from webtune.store.base import EVERYTHING, Address, Selector, Store
-from webtune.store.database import Database, UnusableError, damaged, read_only, transaction
+from webtune.store.base import EVERYTHING, Address, Selector
+from webtune.store.database import Database, UnusableError, Where, damaged, read_only, transaction
 from webtune.store.decision import Decision, Unreadable, decode, encode, merge
 from webtune.store.journal import Event, Journalled, Start, State, What, advance
 from webtune.store.memory import MemoryStore, NoStore
@@ -36,7 +35,7 @@ STARTS = """SELECT hardware, candidate, owner, dead, host, pid, began, since_s F
 DELETE_START = "DELETE FROM journal WHERE hardware = ? AND candidate = ? AND owner = ?"
 INSERT_START = "INSERT INTO journal VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 
-STATES = (State.RUNNING, State.ABANDONED, State.CLOSED)
+DEAD = {State.RUNNING: 0, State.ABANDONED: 1, State.CLOSED: 2}
 """What the column `dead` says of a start. That its process died is found out while reading."""
 
 P = ParamSpec("P")
@@ -69,20 +68,14 @@ def on_file(
     return act
 
 
-class SqliteStore(Journalled, Store):
-    """Records and journal in `path` (a file), in `folder`, or in the user's cache folder.
+class SqliteStore(Journalled):
+    """Decisions and journal in `path` (a file), in `folder`, or in the user's cache folder.
 
     `busy_s` is how many seconds every use waits for other processes. Opens by itself at the first
     use. After a fork the child opens its own connection.
     """
 
-    def __init__(
-        self,
-        path: str | os.PathLike[str] | None = None,
-        *,
-        folder: str | os.PathLike[str] | None = None,
-        busy_s: float = BUSY_S,
-    ) -> None:
+    def __init__(self, path: Where = None, *, folder: Where = None, busy_s: float = BUSY_S) -> None:
         super().__init__()
         self._database = Database(path, folder, busy_s)
         self._memory: MemoryStore | None = None
@@ -200,7 +193,7 @@ class SqliteStore(Journalled, Store):
             origin = (*astuple(self._database.process), time.time())
             for start in after - before:
                 names = (start.hardware, start.candidate, start.session)
-                db.execute(INSERT_START, (*names, *origin, STATES.index(start.state)))
+                db.execute(INSERT_START, (*names, *origin, DEAD[start.state]))
 
     # ---- what may go wrong -------------------------------------------------------------------
 
@@ -236,19 +229,17 @@ class SqliteStore(Journalled, Store):
 def _rescued(path: Path) -> dict[Address, Decision]:
     """What can be read of a file that cannot be written, as in a read-only folder."""
     try:
-        found = {Address(*parts): decode(body) for *parts, body in read_only(path, ALL)}
+        found = ((Address(*parts), decode(body)) for *parts, body in read_only(path, ALL))
+        return {address: read for address, read in found if isinstance(read, Decision)}
     except (OSError, ValueError, sqlite3.Error, UnusableError):
         return {}
-    return {
-        address: decision for address, decision in found.items() if isinstance(decision, Decision)
-    }
 
 
 def _load(db: sqlite3.Connection, hardware: str | None) -> frozenset[Start]:
     """The starts in the file on one hardware or, for None, on all."""
-    starts = set()
+    states, starts = {number: state for state, number in DEAD.items()}, set()
     for place, candidate, session, dead, *process, since_s in db.execute(STARTS, (hardware,)):
-        start = Start(place, candidate, session, STATES[dead])
+        start = Start(place, candidate, session, states.get(dead, State.CLOSED))
         if start.state is State.RUNNING and not Process(*process).alive(time.time() - since_s):
             start = start.after(What.PROCESS_DIED)
         starts.add(start)
