@@ -112,13 +112,11 @@ def _add_cache(cache: argparse.ArgumentParser) -> None:
     export = add("export", "export_picks", "write picks as one JSON document")
     _add_selection(export)
     export.add_argument("file", nargs="?", default="-", help="a file, or - for standard output")
-    for name, function, text in (
-        ("import", "import_picks", "merge documents into the store"),
-        ("merge", "merge_bundles", "join exported documents into one"),
-    ):
-        parser = add(name, function, text)
+    import_ = add("import", "import_picks", "merge documents into the store")
+    merge = add("merge", "merge_bundles", "join exported documents into one")
+    for parser in (import_, merge):
         parser.add_argument("files", nargs="+", metavar="FILE", help="exported documents, or -")
-    parser.add_argument("--output", "-o", default="-", metavar="FILE", help="where to write")
+    merge.add_argument("--output", "-o", default="-", metavar="FILE", help="where to write")
 
 
 def _add_selection(parser: argparse.ArgumentParser, everything: str = "") -> None:
