@@ -1,199 +1,189 @@
-"""Every knob in one frozen value. Fields keep what was asked; readers get usable numbers.
+"""The settings of a tuner, called knobs: one table of them, their sources, and the usable values.
 
-Sources by rising strength: defaults, `pyproject.toml` ([tool.webtune]), `webtune.toml`,
-environment variables (WEBTUNE_*), arguments. Their text is handed in: nothing here opens a file.
+The sources are, by rising strength: the defaults, `pyproject.toml` (its table [tool.webtune]),
+`webtune.toml`, environment variables (WEBTUNE_*) and arguments. Callers hand in the text of the
+files; this module opens none.
 """
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Literal
+from typing import Any
 
-from webtune.errors import ConfigError
+from webtune.errors import ConfigError, choices_text, did_you_mean
 
 __all__ = ["Config", "Knob", "knobs", "resolve"]
 
 PREFIX = "WEBTUNE_"
 RESERVED_PREFIXES = ("WEBTUNE_TEST_", "WEBTUNE_BUILD_")
-"""Variables that tests and the build read; they are no knobs and are passed over here."""
+"""Variables that tests and the build read. They are no knobs and are passed over here."""
 
-TRUE = frozenset({"1", "true", "yes", "on"})
-FALSE = frozenset({"0", "false", "no", "off"})
+BOOLEANS = dict.fromkeys(("1", "true", "yes", "on"), True) | dict.fromkeys(
+    ("0", "false", "no", "off"), False
+)
 NOTHING = frozenset({"", "none", "default"})
-
 VARIABLE = "environment variable"
-
-Kind = Literal["int", "float", "bool", "str"]
+WANTED = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
 
 
 @dataclass(frozen=True, slots=True)
 class Knob:
-    """One setting, for documentation: `reader` names the part that reads it."""
+    """One setting. `reader` names the parts of webtune that read it, and `doc` says what it does.
+
+    A knob whose default is None may be None, and is text otherwise. `choices` lists the only
+    values of a knob that has few.
+    """
 
     name: str
-    kind: Kind
     default: Any
-    optional: bool
-    choices: tuple[str, ...]
     reader: str
     doc: str
+    choices: tuple[str, ...] = ()
 
     @property
     def variable(self) -> str:
-        """Its environment variable."""
+        """The name of its environment variable."""
         return PREFIX + self.name.upper()
 
+    @property
+    def optional(self) -> bool:
+        """Whether None is one of its values."""
+        return self.default is None
 
-def knob(
-    default: Any,
-    reader: str,
-    doc: str,
-    *,
-    kind: Kind,
-    optional: bool = False,
-    choices: tuple[str, ...] = (),
-) -> Any:
+    @property
+    def kind(self) -> type:
+        """The type of its values: int, float, bool or str."""
+        return str if self.default is None else type(self.default)
+
+    def checked(self, given: Any, source: str) -> Any:
+        """The value as the knob's type. Raises `ConfigError` for what the knob does not take."""
+        if given is None and self.optional:
+            return None
+        number = isinstance(given, int) and not isinstance(given, bool)
+        if self.kind is float and number:
+            given = float(given)
+        fits = isinstance(given, self.kind) and isinstance(given, bool) == (self.kind is bool)
+        if not fits or (self.choices and given not in self.choices):
+            raise self._refusal(given, source)
+        return given
+
+    def parsed(self, text: str) -> Any:
+        """The value that the text of an environment variable stands for. Raises `ConfigError`."""
+        plain = text.strip()
+        if self.optional and plain.lower() in NOTHING:
+            return None
+        try:
+            return BOOLEANS[plain.lower()] if self.kind is bool else self.kind(plain)
+        except (KeyError, ValueError) as error:
+            raise self._refusal(text, _told_source(VARIABLE, self.name)) from error
+
+    def _refusal(self, given: Any, source: str) -> ConfigError:
+        wanted = " | ".join(self.choices) or WANTED[self.kind]
+        meant = did_you_mean(given, self.choices)
+        text = f"{source}: {self.name} is {given!r}; it takes {wanted}"
+        return ConfigError(f"{text}; {meant}" if meant else text)
+
+
+def _knob(default: Any, reader: str, doc: str, *choices: str) -> Any:
     """A field of `Config` that documents itself."""
-    meta = {"reader": reader, "doc": doc, "kind": kind, "optional": optional, "choices": choices}
-    return field(default=default, metadata=meta)
+    return field(default=default, metadata={"reader": reader, "doc": doc, "choices": choices})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
-    """All knobs of a tuner. Raises `ConfigError` on a value of the wrong type.
+    """All settings of a tuner. Raises `ConfigError` on a value of the wrong type.
 
-    A number outside its usable range is no error: the properties below, which everything reads
-    through, move it to the nearest usable one.
+    A number outside of its usable range is no error: webtune reads it through the properties
+    below, which give the nearest usable number.
     """
 
-    # ---- which strategy, and the numbers of the strategies -------------------------------
-    strategy: str | None = knob(
+    # ---- which strategy, and the numbers of the strategies, each with those that read it
+    strategy: str | None = _knob(
         None,
         "tuner",
         "name of the strategy; none takes the host's default: adaptive natively, fixed in browsers",
-        kind="str",
-        optional=True,
     )
-    min_samples: int = knob(
-        3, "seed-adaptive", "samples before a candidate can be eliminated or stop", kind="int"
+    min_samples: int = _knob(
+        3, "seed-adaptive", "samples before a candidate can be eliminated or stop"
     )
-    max_samples: int = knob(
-        10, "seed-adaptive, seed-fixed", "most samples taken of one candidate", kind="int"
-    )
-    speed_factor: float = knob(
+    max_samples: int = _knob(10, "seed-adaptive, seed-fixed", "most samples taken of one candidate")
+    speed_factor: float = _knob(
         1.5,
         "seed-adaptive",
         "a candidate whose best is this many times the leader's best is eliminated",
-        kind="float",
     )
-    short_circuit: bool = knob(
+    short_circuit: bool = _knob(
         True,
         "adaptive, fixed, seed-adaptive, seed-fixed",
         "stop at a candidate close enough to the device's measured peak",
-        kind="bool",
     )
-    short_circuit_samples: int = knob(
-        2,
-        "adaptive, seed-adaptive",
-        "samples that must land under the limit to confirm it",
-        kind="int",
-    )
-    # Knobs of further strategies go here, each with the strategies that read it.
-
-    # ---- measuring -----------------------------------------------------------------------
-    max_submit_ms: float = knob(
-        250.0, "bench", "longest submit that a sample may ask of the device", kind="float"
-    )
-    min_quanta: int = knob(
-        20, "bench", "quanta of the clock that a sample spans at least", kind="int"
-    )
-    min_span_us: float = knob(
-        100.0, "bench", "shortest span of a sample, so that it outweighs its overhead", kind="float"
-    )
-    timeout_s: float = knob(
-        30.0, "device", "wait for submitted work before the device is given up", kind="float"
-    )
-    compile_parallelism: int = knob(
-        8, "device, gather", "pipelines compiled at the same time", kind="int"
+    short_circuit_samples: int = _knob(
+        2, "adaptive, seed-adaptive", "samples that must land under the limit to confirm it"
     )
 
-    # ---- roofline ------------------------------------------------------------------------
-    compute_threshold: float = knob(
-        0.7,
-        "bounds",
-        "fraction of the measured peak arithmetic that is close enough to stop",
-        kind="float",
+    # ---- measuring
+    max_submit_ms: float = _knob(
+        250.0, "bench", "longest submit that a sample may ask of the device"
     )
-    memory_threshold: float = knob(
-        0.8,
-        "bounds",
-        "fraction of the measured peak bandwidth that is close enough to stop",
-        kind="float",
+    min_quanta: int = _knob(20, "bench", "quanta of the clock that a sample spans at least")
+    min_span_us: float = _knob(
+        100.0, "bench", "shortest span of a sample, so that it outweighs its overhead"
+    )
+    timeout_s: float = _knob(
+        30.0, "device", "wait for submitted work before the device is given up"
+    )
+    compile_parallelism: int = _knob(8, "device, gather", "pipelines compiled at the same time")
+
+    # ---- roofline
+    compute_threshold: float = _knob(
+        0.7, "bounds", "fraction of the measured peak arithmetic that is close enough to stop"
+    )
+    memory_threshold: float = _knob(
+        0.8, "bounds", "fraction of the measured peak bandwidth that is close enough to stop"
     )
 
-    # ---- keys, memory and reports --------------------------------------------------------
-    anchor_level: str = knob(
+    # ---- keys, memory and reports
+    anchor_level: str = _knob(
         "balanced",
         "anchor",
         "how coarsely wt.anchor buckets shapes",
-        kind="str",
-        choices=("minimal", "balanced", "extensive", "full"),
+        *("minimal", "balanced", "extensive", "full"),
     )
-    environment: str = knob(
-        "default", "store", "which set of picks to use; a switch empties memory", kind="str"
+    environment: str = _knob(
+        "default", "store", "which set of picks to use; a switch empties memory"
     )
-    store: str = knob(
+    store: str = _knob(
         "auto",
         "hosts",
         "where picks are remembered: auto is SQLite natively and OPFS in browsers",
-        kind="str",
-        choices=("auto", "memory", "none"),
+        *("auto", "memory", "none"),
     )
-    adapter: str | None = knob(
-        None,
-        "hosts",
-        "part of the name of the adapter to use; none takes the best",
-        kind="str",
-        optional=True,
+    adapter: str | None = _knob(
+        None, "hosts", "part of the name of the adapter to use; none takes the best"
     )
-    wgpu: str | None = knob(
+    wgpu: str | None = _knob(
         None,
         "hosts",
         "package with wgpu-py's API to use natively, such as wgpudawn; none takes wgpu",
-        kind="str",
-        optional=True,
     )
-    cache_dir: str | None = knob(
-        None,
-        "store",
-        "folder of the native store; none is the user's cache folder",
-        kind="str",
-        optional=True,
+    cache_dir: str | None = _knob(
+        None, "store", "folder of the native store; none is the user's cache folder"
     )
-    log: str = knob(
-        "minimal",
-        "tuner",
-        "what is logged of a tune",
-        kind="str",
-        choices=("disabled", "minimal", "full"),
+    log: str = _knob(
+        "minimal", "tuner", "what is logged of a tune", *("disabled", "minimal", "full")
     )
-    record: str | None = knob(
-        None,
-        "tuner",
-        "file that gets one JSON line a decision; stderr is the error stream",
-        kind="str",
-        optional=True,
+    record: str | None = _knob(
+        None, "tuner", "file that gets one JSON line a decision; stderr is the error stream"
     )
 
     def __post_init__(self) -> None:
-        for each in knobs():
-            given = getattr(self, each.name)
-            object.__setattr__(self, each.name, _typed(each, given, "argument"))
+        for knob in knobs():
+            value = knob.checked(getattr(self, knob.name), "argument")
+            object.__setattr__(self, knob.name, value)
 
-    # ---- usable values -------------------------------------------------------------------
+    # ---- usable values
     @property
     def usable_min_samples(self) -> int:
         """`min_samples`, at least 1."""
@@ -250,8 +240,8 @@ class Config:
         return _clamped(self.timeout_s, 0.1, 86400.0)
 
     def but(self, **changes: Any) -> Config:
-        """A copy with other values. Raises `ConfigError` on an unknown knob."""
-        _known(changes, "argument")
+        """A copy with other values. Raises `ConfigError` for a setting that does not exist."""
+        _by_name(changes, "argument")
         return replace(self, **changes)
 
 
@@ -261,8 +251,8 @@ def _clamped(value: float, low: float, high: float) -> float:
 
 
 def knobs() -> tuple[Knob, ...]:
-    """Every knob, in the order of the fields."""
-    return tuple(Knob(name=f.name, default=f.default, **f.metadata) for f in fields(Config))
+    """The table of all knobs, in the order of the fields."""
+    return tuple(Knob(knob.name, knob.default, **knob.metadata) for knob in fields(Config))
 
 
 def resolve(
@@ -273,36 +263,35 @@ def resolve(
     arguments: Mapping[str, Any] | None = None,
     strategies: Sequence[str] = (),
 ) -> Config:
-    """The configuration out of its sources; a later parameter wins over an earlier one.
+    """The configuration that its sources make together; a later parameter wins over an earlier.
 
-    `pyproject` and `webtune_toml` are the texts of those files, empty where there is none.
-    `environ` may hold everything: only names that start with WEBTUNE_ are read. `strategies` are
-    the names that `strategy` may have, which nothing here knows; without them any is taken. Raises
-    `ConfigError` on text that is no TOML, an unknown knob (one that is near is named) or a value
-    that the knob does not take.
+    - `pyproject`, `webtune_toml`: the texts of those files, empty where there is none.
+    - `environ`: environment variables, of which only those that start with WEBTUNE_ are read.
+    - `strategies`: the names that `strategy` may have; without them any name is taken.
+
+    Raises `ConfigError` on text that is no TOML, on a setting that does not exist (with the one
+    that was probably meant), and on a value that a setting does not take.
     """
-    merged: dict[str, Any] = {}
     tool = _toml(pyproject, "pyproject.toml").get("tool", {})
     table = tool.get("webtune", {}) if isinstance(tool, dict) else {}
     if not isinstance(table, dict):
         raise ConfigError("tool.webtune in pyproject.toml is not a table; write [tool.webtune]")
+    merged: dict[str, Any] = {}
     for source, values in (
         ("pyproject.toml", table),
         ("webtune.toml", _toml(webtune_toml, "webtune.toml")),
         (VARIABLE, _variables(environ or {})),
         ("argument", arguments or {}),
     ):
-        by_name = _known(values, source)
+        by_name = _by_name(values, source)
         by_name["strategy"] = replace(by_name["strategy"], choices=tuple(strategies))
-        merged |= {
-            name: _typed(by_name[name], given, _place(source, name))
-            for name, given in values.items()
-        }
+        for name, given in values.items():
+            merged[name] = by_name[name].checked(given, _told_source(source, name))
     return Config(**merged)
 
 
-def _place(source: str, name: str) -> str:
-    """Where a setting was given, so that it is found again."""
+def _told_source(source: str, name: str) -> str:
+    """Where a setting was given, so that its user finds it: a variable by its name."""
     return f"{source} {PREFIX}{name.upper()}" if source == VARIABLE else source
 
 
@@ -318,75 +307,23 @@ def _toml(text: str, source: str) -> dict[str, Any]:
 
 
 def _variables(environ: Mapping[str, str]) -> dict[str, Any]:
-    by_name = {each.name: each for each in knobs()}
+    """The settings among the environment's variables by name; names are not checked here."""
+    by_name = _by_name((), VARIABLE)
     found: dict[str, Any] = {}
     for variable, text in environ.items():
-        if not variable.startswith(PREFIX) or variable.startswith(RESERVED_PREFIXES):
-            continue
-        name = variable.removeprefix(PREFIX).lower()
-        known = by_name.get(name)
-        found[name] = text if known is None else _parsed(known, text)
+        if variable.startswith(PREFIX) and not variable.startswith(RESERVED_PREFIXES):
+            name = variable.removeprefix(PREFIX).lower()
+            found[name] = by_name[name].parsed(text) if name in by_name else text
     return found
 
 
-def _parsed(known: Knob, text: str) -> Any:
-    plain = text.strip()
-    if known.optional and plain.lower() in NOTHING:
-        return None
-    try:
-        if known.kind == "int":
-            return int(plain)
-        if known.kind == "float":
-            return float(plain)
-    except ValueError as error:
-        raise _wrong(known, text, _place(VARIABLE, known.name)) from error
-    if known.kind == "bool":
-        if plain.lower() not in TRUE | FALSE:
-            raise _wrong(known, text, _place(VARIABLE, known.name))
-        return plain.lower() in TRUE
-    return plain
-
-
-def _known(names: Iterable[str], source: str) -> dict[str, Knob]:
-    by_name = {each.name: each for each in knobs()}
+def _by_name(names: Iterable[str], source: str) -> dict[str, Knob]:
+    """All knobs by name. Raises `ConfigError` unless each of `names` is one of them."""
+    by_name = {knob.name: knob for knob in knobs()}
     for name in names:
         if name not in by_name:
+            meant = did_you_mean(name, by_name) or choices_text(name, by_name)
             raise ConfigError(
-                f"{_place(source, name)}: there is no setting {name!r}; {_meant(name, by_name)}"
+                f"{_told_source(source, name)}: there is no setting {name!r}; {meant}"
             )
     return by_name
-
-
-def _meant(given: Any, names: Iterable[str]) -> str:
-    """What was probably meant, or else all there is: a guess that is far off only misleads."""
-    names = tuple(names)
-    near = difflib.get_close_matches(str(given), names, n=1)
-    return f"did you mean {near[0]!r}?" if near else f"there are {', '.join(names)}"
-
-
-def _typed(known: Knob, given: Any, source: str) -> Any:
-    if given is None and known.optional:
-        return None
-    if known.kind == "float" and isinstance(given, int) and not isinstance(given, bool):
-        given = float(given)
-    wanted = {"int": int, "float": float, "bool": bool, "str": str}[known.kind]
-    if not isinstance(given, wanted) or (known.kind == "int" and isinstance(given, bool)):
-        raise _wrong(known, given, source)
-    if known.choices and given not in known.choices:
-        raise _wrong(known, given, source)
-    return given
-
-
-def _wrong(known: Knob, given: Any, source: str) -> ConfigError:
-    wanted = (
-        " | ".join(known.choices)
-        or {
-            "int": "a whole number",
-            "float": "a number",
-            "bool": "true or false",
-            "str": "text",
-        }[known.kind]
-    )
-    near = difflib.get_close_matches(str(given), known.choices, n=1)
-    meant = f"; did you mean {near[0]!r}?" if near else ""
-    return ConfigError(f"{source}: {known.name} is {given!r}; it takes {wanted}{meant}")

@@ -5,8 +5,10 @@ A candidate's failure is a value (`Failure`); a caller's or a host's failure is 
 
 from __future__ import annotations
 
+import difflib
 import sys
 import warnings
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from types import FrameType
@@ -109,6 +111,22 @@ class NoValidKernel(WebtuneError, RuntimeError):
 def reason_of(error: BaseException) -> str:
     """Why the system refused, without the path and the number that its errors repeat."""
     return str(getattr(error, "strerror", None) or error)
+
+
+def did_you_mean(given: object, names: Iterable[str]) -> str:
+    """`did you mean 'fixed'?` where one of the names is near to what was given, else nothing: a
+    suggestion that is far off would mislead."""
+    near = difflib.get_close_matches(str(given), tuple(names), n=1)
+    return f"did you mean {near[0]!r}?" if near else ""
+
+
+def choices_text(given: object, names: Iterable[str]) -> str:
+    """All names that could have been given, after the one that was probably meant:
+    `did you mean 'fixed'? There are adaptive, fixed`."""
+    names = tuple(names)
+    suggestion = did_you_mean(given, names)
+    lead = f"{suggestion} There" if suggestion else "there"
+    return f"{lead} are {', '.join(names)}"
 
 
 def warn(warning: Warning) -> None:

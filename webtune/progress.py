@@ -17,7 +17,7 @@ from webtune.tuner import Tuner
 from webtune.tuning.peaks import Peaks
 from webtune.tuning.probes import most_candidates
 
-__all__ = ["Tally", "peaks_shown", "shown"]
+__all__ = ["peaks_with_progress", "show_progress"]
 
 Listener = Callable[[ProgressEvent], None]
 _LINES_EVERY_S = 5.0
@@ -31,7 +31,6 @@ class Tally:
         self.launches = 0
         self.failed = 0
         self.best_ns: int | None = None
-        self.best_name = ""
         self._met: set[int] = set()
 
     @property
@@ -47,7 +46,7 @@ class Tally:
         self.failed += event.kind == "failed"
         quicker = self.best_ns is None or (event.duration_ns or 0) < self.best_ns
         if event.kind == "sampled" and event.duration_ns and quicker:
-            self.best_ns, self.best_name = event.duration_ns, event.name
+            self.best_ns = event.duration_ns
 
     def text(self) -> str:
         """`12/48 tried, 96 launches, 3 out, best 1.234 ms`."""
@@ -60,80 +59,71 @@ class Tally:
 
 
 @contextmanager
-def shown(
+def show_progress(
     title: str, total: int, *, quiet: bool = False, stream: TextIO | None = None
 ) -> Iterator[Listener | None]:
-    """A listener for one tune of `total` candidates that shows how it goes on `stream` (standard
-    error); None when `quiet`."""
+    """Show how a tune of `total` candidates goes: gives what to pass as its `progress=`.
+
+    It is shown on `stream`, by default standard error: a bar on a terminal where rich is
+    installed, else a line now and then. With `quiet` nothing is shown, and None is given.
+    """
     stream = stream or sys.stderr
-    if quiet:
-        yield None
+    bar = None if quiet or not stream.isatty() else _bar(stream)
+    if bar is None:
+        yield None if quiet else _Lines(title, total, stream)
         return
     tally = Tally(total)
-    if stream.isatty():
-        bar = _bar(title, tally, stream)
-        if bar is not None:
-            with bar as listener:
-                yield listener
-            return
-    yield _Lines(title, tally, stream)
+    with bar:
+        task = bar.add_task(title, total=total, tally="compiling")
+
+        def listen(event: ProgressEvent) -> None:
+            tally.add(event)
+            bar.update(task, completed=tally.met, tally=tally.text())
+
+        yield listen
 
 
-def peaks_shown(tuner: Tuner, *, quiet: bool = False) -> Peaks:
-    """The device's peaks; where they have to be measured, it is shown how that goes. Raises what
-    `tuner.peaks()` does."""
+def peaks_with_progress(tuner: Tuner, *, quiet: bool = False) -> Peaks:
+    """The device's peaks. Where they have to be measured, that is shown. Raises what
+    `Tuner.peaks` does."""
     total = most_candidates(tuner.device.limits)
     known = tuner.known_peaks() is not None
-    with shown("roofline", total, quiet=quiet or known) as progress:
+    with show_progress("roofline", total, quiet=quiet or known) as progress:
         return tuner.peaks(progress=progress)
 
 
 class _Lines:
-    """A line when a tune begins and one now and then: fit for a log."""
+    """A line when a tune begins and one now and then, fit for a log."""
 
-    def __init__(self, title: str, tally: Tally, stream: TextIO) -> None:
-        self._title, self._tally, self._stream = title, tally, stream
+    def __init__(self, title: str, total: int, stream: TextIO) -> None:
+        self._title, self._tally, self._stream = title, Tally(total), stream
         self._said_s: float | None = None
 
     def __call__(self, event: ProgressEvent) -> None:
         self._tally.add(event)
         now_s = time.monotonic()
         if self._said_s is None:
-            self._say(f"tuning {counted(self._tally.total, 'candidate')}")
+            text = f"tuning {counted(self._tally.total, 'candidate')}"
         elif now_s - self._said_s >= _LINES_EVERY_S:
-            self._say(self._tally.text())
+            text = self._tally.text()
         else:
             return
         self._said_s = now_s
-
-    def _say(self, text: str) -> None:
         print(f"{self._title}: {text}", file=self._stream, flush=True)
 
 
-def _bar(title: str, tally: Tally, stream: TextIO) -> Any:
-    """A context manager that gives a listener and draws with rich; None where rich is missing."""
+def _bar(stream: TextIO) -> Any:
+    """A bar of rich's that shows a task's `tally`; None where rich is not installed."""
     try:
         from rich.console import Console
-        from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
-        from rich.progress import Progress as Bar
+        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
     except ImportError:
         return None
-
-    @contextmanager
-    def drawn() -> Iterator[Listener]:
-        columns = (
-            TextColumn("{task.description}"),
-            BarColumn(),
-            TextColumn("{task.fields[tally]}"),
-            TimeElapsedColumn(),
-        )
-        with Bar(*columns, console=Console(file=stream), transient=True) as bar:
-            task = bar.add_task(title, total=tally.total, tally="compiling")
-
-            def listen(event: ProgressEvent) -> None:
-                tally.add(event)
-                bar.update(task, completed=tally.met, tally=tally.text())
-
-            yield listen
-
-    return drawn()
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.fields[tally]}"),
+        TimeElapsedColumn(),
+        console=Console(file=stream),
+        transient=True,
+    )

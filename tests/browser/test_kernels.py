@@ -39,7 +39,7 @@ async def answers(name: str, size: list[int], leave_out: list[str]) -> Any:
     async with opened() as tuner:
         device = tuner.device
         args = [tuner.upload(array) for array in bundled.arguments(tuple(size))]
-        out = args[bundled.output_place]
+        out = args[bundled.output_index]
         nbytes = -(-out.nbytes // 4) * 4
         poison = device.create_buffer(nbytes)
         if name == "saxpy":

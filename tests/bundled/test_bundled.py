@@ -56,7 +56,7 @@ def tuner():
 
 def answer(tuner, bundled, tunable, args, array):
     """What one candidate leaves in the output, which holds NaNs (or the input) before."""
-    output = args[bundled.output_place]
+    output = args[bundled.output_index]
     content = array if bundled.output in bundled.kernel.restore else poison(array)
     tuner.device.write(output.handle, memoryview(np.ascontiguousarray(content)).cast("B"))
     recorded = tuner.record_candidate(tunable, tuple(args))
@@ -85,7 +85,7 @@ def wrong_candidates(tuner, bundled, size, wanted=lambda tunable: True, arrays=N
         if not wanted(tunable):
             continue
         try:
-            got = answer(tuner, bundled, tunable, args, arrays[bundled.output_place])
+            got = answer(tuner, bundled, tunable, args, arrays[bundled.output_index])
         except wt.Reject:
             continue
         ran += 1
@@ -179,7 +179,7 @@ def test_a_kernel_counts_the_same_work_for_its_size_and_for_its_arguments(name):
     assert work == bundled.work(size)
     least = sum(array.nbytes for array in arrays)
     if bundled.output in bundled.kernel.restore:
-        least += arrays[bundled.output_place].nbytes
+        least += arrays[bundled.output_index].nbytes
     assert work.bytes == pytest.approx(least, abs=8)
 
 
@@ -204,7 +204,7 @@ def test_arguments_are_the_same_without_numpy(name, monkeypatch):
 def test_arguments_that_do_not_fit_each_other_are_refused_by_name(tuner, name):
     bundled = kernels.get(name)
     args = [tuner.upload(array) for array in bundled.arguments(bundled.size("small"))]
-    place = bundled.output_place
+    place = bundled.output_index
     args[place] = tuner.empty((3, 5, 7), args[place].dtype)
     with pytest.raises(wt.ArgumentError, match=bundled.output):
         tuner.run(bundled.kernel, *args)

@@ -14,7 +14,7 @@ from webtune.measure.bench import Bench
 from webtune.measure.bench_candidate import BenchCandidate
 from webtune.strategies.drive import complete
 from webtune.strategies.model import Reading, Request, Round
-from webtune.testing import ScriptedClock, ScriptedDevice
+from webtune.testing import Pace, ScriptedClock, ScriptedDevice
 
 QUANTUM_NS = 65_536
 SECOND_NS = 1_000_000_000
@@ -88,7 +88,8 @@ def pick(readings: list[Reading]) -> int | None:
 @pytest.mark.parametrize("clock", CLOCKS)
 def test_a_gap_of_ten_is_ranked_right_by_every_clock(clock: str, length_ns: int) -> None:
     times = {"k0": 10 * length_ns, "k1": length_ns, "k2": 3 * length_ns}
-    device = ScriptedDevice(times, clock=CLOCKS[clock], noise=0.03, cold_ns=15_000_000)
+    pace = Pace(noise=0.03, cold_ns=15_000_000)
+    device = ScriptedDevice(times, clock=CLOCKS[clock], pace=pace)
     readings = readings_of(device, 3)
     assert all(ns > 0 for reading in readings for ns in reading.durations_ns)
     assert [reading.failure for reading in readings] == [None] * 3
@@ -125,7 +126,9 @@ def test_a_coarse_clock_agrees_with_a_fine_one_where_the_gap_is_five_per_cent() 
             pick(
                 readings_of(
                     ScriptedDevice(
-                        times, clock=ScriptedClock(quantum_ns=quantum_ns), noise=0.01, seed=seed
+                        times,
+                        clock=ScriptedClock(quantum_ns=quantum_ns),
+                        pace=Pace(noise=0.01, seed=seed),
                     ),
                     2,
                 )
@@ -151,5 +154,6 @@ def test_drift_of_the_device_changes_no_winner_where_the_gap_is_ten_per_cent(
     order = list(range(6))
     random.Random(seed).shuffle(order)
     times = {f"k{place}": round(2_000_000 * 1.1**rank) for place, rank in enumerate(order)}
-    device = ScriptedDevice(times, speed=SPEEDS[speed], noise=0.01, seed=seed)
+    pace = Pace(speed=SPEEDS[speed], noise=0.01, seed=seed)
+    device = ScriptedDevice(times, pace=pace)
     assert pick_within_rounds(readings_of(device, 6)) == order.index(0)

@@ -13,13 +13,13 @@ from webtune.errors import DeviceLost, DeviceTimeout, Failure, FailureKind
 from webtune.gpu.base import Dispatch, Program
 from webtune.measure.bench_candidate import WrittenArgument
 from webtune.strategies.model import Request, Round
-from webtune.testing import Faults, ScriptedClock, ScriptedDevice
+from webtune.testing import Faults, Pace, ScriptedClock, ScriptedDevice
 
 COARSE = 65_536
 
 
 def test_the_first_dispatch_is_never_a_sample_even_without_warmups(ask: Any, bench_of: Any) -> None:
-    device = ScriptedDevice({"k0": 1_000_000}, cold_ns=20_000_000)
+    device = ScriptedDevice({"k0": 1_000_000}, pace=Pace(cold_ns=20_000_000))
     (reading,) = ask(bench_of(device), (0, 0, 3))
     assert reading.durations_ns == (1_000_000,) * 3
 
@@ -51,7 +51,7 @@ def test_no_submit_exceeds_its_limit(
 @pytest.mark.parametrize("seed", range(20))
 def test_noise_of_the_wall_cannot_stretch_a_launch(seed: int, ask: Any, bench_of: Any) -> None:
     clock = ScriptedClock(kind="wall", claimed_quantum_ns=2_000_000, jitter_ns=60_000_000)
-    device = ScriptedDevice({"k0": 30_000}, clock=clock, seed=seed)
+    device = ScriptedDevice({"k0": 30_000}, clock=clock, pace=Pace(seed=seed))
     ask(bench_of(device), (0, 1, 9))
     assert max(shot.repeat for shot in device.shots) * 3 * 30_000 <= 250_000_000
 
@@ -245,7 +245,7 @@ def test_a_wrong_answer_is_out_before_it_is_timed(ask: Any, bench_of: Any, kinds
 
 
 def test_the_checks_launch_serves_as_the_warmup(ask: Any, bench_of: Any) -> None:
-    device = ScriptedDevice({"k0": 400_000}, cold_ns=9_000_000)
+    device = ScriptedDevice({"k0": 400_000}, pace=Pace(cold_ns=9_000_000))
     (reading,) = ask(bench_of(device, checker=Wrong("")), (0, 1, 1))
     assert (reading.durations_ns, reading.launches) == ((400_000,), 2)
 

@@ -9,7 +9,7 @@ import pytest
 from webtune.errors import FailureKind
 from webtune.gpu.base import Copy
 from webtune.measure.bench_candidate import WrittenArgument
-from webtune.testing import Faults, ScriptedClock, ScriptedDevice
+from webtune.testing import Faults, Pace, ScriptedClock, ScriptedDevice
 
 COARSE = 65_536
 
@@ -81,7 +81,7 @@ def test_by_the_wall_a_difference_that_noise_swallowed_is_repeated_more(
     seed: int, ask: Any, bench_of: Any
 ) -> None:
     clock = ScriptedClock(kind="wall", claimed_quantum_ns=20_000, jitter_ns=4_000_000)
-    device = ScriptedDevice({"k0": 40_000}, clock=clock, seed=seed)
+    device = ScriptedDevice({"k0": 40_000}, clock=clock, pace=Pace(seed=seed))
     bench = bench_of(device)
     ask(bench, (0, 1, 0))
     (reading,) = ask(bench, (0, 0, 40))
@@ -95,7 +95,7 @@ def test_a_busy_machine_costs_no_candidate_its_place_by_the_wall(
     seed: int, ask: Any, bench_of: Any, kinds: Any
 ) -> None:
     clock = ScriptedClock(kind="wall", claimed_quantum_ns=20_000, jitter_ns=400_000_000)
-    device = ScriptedDevice({"k0": 40_000, "k1": 80_000}, clock=clock, seed=seed)
+    device = ScriptedDevice({"k0": 40_000, "k1": 80_000}, clock=clock, pace=Pace(seed=seed))
     bench = bench_of(device)
     readings = ask(bench, (0, 1, 20), (1, 1, 20))
     assert kinds(readings) == [None, None]

@@ -8,11 +8,10 @@ from statistics import pstdev
 
 import pytest
 
-from webtune.errors import DeviceLost, DeviceTimeout, Failure, FailureKind, LaunchError
+from webtune.errors import DeviceLost, DeviceTimeout, LaunchError
 from webtune.gpu.base import Binding, Device, Dispatch, Shot
 from webtune.strategies.drive import complete
-from webtune.strategies.model import Outcome, Reading, Request, Round, StrategyRun
-from webtune.testing import Faults, Script, ScriptedClock, ScriptedDevice, ScriptedProgram
+from webtune.testing import Faults, Pace, ScriptedClock, ScriptedDevice, ScriptedProgram
 
 
 def program(device: ScriptedDevice, label: str = "k", *handles: object) -> ScriptedProgram:
@@ -33,7 +32,8 @@ def test_it_is_a_device() -> None:
 
 def test_times_are_constant_or_listed_or_computed() -> None:
     device = ScriptedDevice(
-        {"a": 500, "b": [100, 200], "c": lambda launch, now_ns: 1_000 + launch}, default_ns=7
+        {"a": 500, "b": [100, 200], "c": lambda launch, now_ns: 1_000 + launch},
+        pace=Pace(default_ns=7),
     )
     assert spans(device, "a", [1, 3]) == [500, 1_500]
     assert spans(device, "b", [1, 1, 1]) == [100, 200, 100]
@@ -49,7 +49,7 @@ def test_labels_match_in_whole_words_and_the_longest_wins() -> None:
 
 
 def test_wall_time_bounds_every_span_of_an_honest_clock() -> None:
-    device = ScriptedDevice(default_ns=40_000)
+    device = ScriptedDevice(pace=Pace(default_ns=40_000))
     one = program(device)
     taken = complete(device.time([Shot(one, repeat) for repeat in (1, 10, 100)]))
     assert all(span.wall_ns >= span.elapsed_ns for span in taken)
@@ -57,7 +57,7 @@ def test_wall_time_bounds_every_span_of_an_honest_clock() -> None:
 
 
 def test_a_coarse_clock_reads_in_steps_and_right_on_average() -> None:
-    device = ScriptedDevice(default_ns=100_000, clock=ScriptedClock(quantum_ns=65_536))
+    device = ScriptedDevice(clock=ScriptedClock(quantum_ns=65_536))
     read = spans(device, repeats=[1] * 400)
     assert set(read) == {65_536, 131_072}
     assert sum(read) / len(read) == pytest.approx(100_000, rel=0.05)
@@ -87,14 +87,17 @@ def test_a_wall_clock_jitters_and_a_timestamp_does_not() -> None:
 
 def test_noise_and_everything_else_repeat_with_the_seed() -> None:
     first, second, other = (
-        spans(ScriptedDevice(noise=0.1, seed=seed), repeats=[1] * 5) for seed in (1, 1, 2)
+        spans(ScriptedDevice(pace=Pace(noise=0.1, seed=seed)), repeats=[1] * 5)
+        for seed in (1, 1, 2)
     )
     assert first == second != other
 
 
 def test_the_first_launch_may_be_cold_and_the_device_may_slow_down() -> None:
-    assert spans(ScriptedDevice(cold_ns=9_000_000), repeats=[1, 1]) == [9_100_000, 100_000]
-    device = ScriptedDevice(speed=lambda now_ns: 2.0 if now_ns > 1_000_100_000 else 1.0)
+    cold = ScriptedDevice(pace=Pace(cold_ns=9_000_000))
+    assert spans(cold, repeats=[1, 1]) == [9_100_000, 100_000]
+    slow = Pace(speed=lambda now_ns: 2.0 if now_ns > 1_000_100_000 else 1.0)
+    device = ScriptedDevice(pace=slow)
     assert spans(device, repeats=[1, 1]) == [100_000, 200_000]
 
 
@@ -151,25 +154,3 @@ def test_awaiting_devices_suspend_and_blocking_ones_do_not() -> None:
     assert asyncio.run(through(ScriptedDevice(awaiting=True))) == 100_000
     with pytest.raises(RuntimeError):
         complete(through(ScriptedDevice(awaiting=True)))
-
-
-def test_a_script_answers_rounds_from_lists() -> None:
-    failure = Failure(FailureKind.LAUNCH, "no")
-    script = Script([5, [1, 2, 3], 9], failures={2: failure}, fail_at={2: 1})
-    wanted = Round((Request(0, 1, 2), Request(1, 0, 4), Request(2, 1, 3)))
-    assert script.measure(wanted) == [
-        Reading(0, (5, 5), None, 3),
-        Reading(1, (1, 2, 3, 1), None, 4),
-        Reading(2, (9,), failure, 3),
-    ]
-    assert script.launches == 10
-    assert script.rounds == [wanted]
-
-
-def test_a_script_drives_a_strategy() -> None:
-    def best_of_one() -> StrategyRun:
-        readings = yield Round((Request(0), Request(1)))
-        winner = min(readings, key=lambda reading: reading.durations_ns)
-        return Outcome(winner.candidate, ())
-
-    assert Script([20, 10]).run(best_of_one()).winner == 1

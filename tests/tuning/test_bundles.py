@@ -9,7 +9,7 @@ import pytest
 import webtune as wt
 from webtune.hosts.auto import open_tuner
 from webtune.store.bundle import Bundle
-from webtune.testing import ScriptedDevice
+from webtune.testing import ScriptedAdapter, ScriptedDevice
 
 TIMES = {"a": 5_000, "b": 1_000}
 OTHERWISE = {"a": 1_000, "b": 5_000}
@@ -56,7 +56,9 @@ def test_without_the_bundle_its_picks_are_not_known(make, opened, shipped, tmp_p
 
 
 def test_a_bundle_of_other_hardware_is_never_read(make, opened, shipped):
-    tuner = opened(ScriptedDevice(OTHERWISE, label="another GPU"), bundle=shipped)
+    tuner = opened(
+        ScriptedDevice(OTHERWISE, adapter=ScriptedAdapter(label="another GPU")), bundle=shipped
+    )
     assert tuner.run(make("ab"), tuner.empty(4, "u32")) == wt.Hit(0)
 
 
@@ -74,7 +76,7 @@ def test_picks_are_exported_and_imported_between_tuners(make, opened, tmp_path):
 
 def test_bundles_of_two_machines_merge_the_same_in_either_order(make, opened):
     def tuned(label, size):
-        tuner = opened(ScriptedDevice(TIMES, label=label))
+        tuner = opened(ScriptedDevice(TIMES, adapter=ScriptedAdapter(label=label)))
         tuner.tune(make("ab"), tuner.empty(size, "u32"))
         return Bundle.of(tuner.store)
 
@@ -83,8 +85,8 @@ def test_bundles_of_two_machines_merge_the_same_in_either_order(make, opened):
     assert merged.dumps() == two.merge(one).dumps()
     assert len(merged.decisions) == 2
     assert {a.hardware for a in merged.decisions} == {
-        ScriptedDevice(label="one GPU").identity.digest,
-        ScriptedDevice(label="two GPU").identity.digest,
+        ScriptedDevice(adapter=ScriptedAdapter(label="one GPU")).identity.digest,
+        ScriptedDevice(adapter=ScriptedAdapter(label="two GPU")).identity.digest,
     }
 
 

@@ -11,7 +11,7 @@ import pytest
 
 import webtune as wt
 from webtune.report.decision_log import schema
-from webtune.testing import Faults, ScriptedClock, ScriptedDevice
+from webtune.testing import Faults, Pace, ScriptedClock, ScriptedDevice
 
 TIMES = {"a": 5_000, "b": 1_000, "c": 2_000}
 
@@ -72,7 +72,7 @@ def test_checks_and_their_mismatches_are_in_the_line(make, opened):
         {"clock": ScriptedClock(zero_every=1)},
         {"faults": Faults(compile=dict.fromkeys("abc", "no"))},
         {"clock": ScriptedClock(kind="wall", jitter_ns=10)},
-        {"clock": ScriptedClock(quantum_ns=65_536), "noise": 0.02},
+        {"clock": ScriptedClock(quantum_ns=65_536), "pace": Pace(noise=0.02)},
     ],
     ids=["unmeasured", "all failed", "by the wall", "coarse clock"],
 )

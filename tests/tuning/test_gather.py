@@ -10,7 +10,7 @@ from array import array
 import pytest
 
 import webtune as wt
-from webtune.progress import shown
+from webtune.progress import show_progress
 from webtune.testing import Faults, ScriptedDevice
 
 TIMES = {"a": 5_000, "b": 1_000}
@@ -269,7 +269,7 @@ def test_one_bar_shows_the_tunes_of_all_keys(make, opened):
     events = []
     stream = io.StringIO()
     assert g.candidates == 6
-    with shown("application", g.candidates, stream=stream) as line:
+    with show_progress("application", g.candidates, stream=stream) as line:
 
         def listen(event):
             events.append(event)

@@ -10,7 +10,7 @@ import pytest
 
 import webtune as wt
 from webtune.store.memory import MemoryStore
-from webtune.testing import Faults, ScriptedDevice
+from webtune.testing import Faults, ScriptedAdapter, ScriptedDevice
 
 TIMES = {"a": 5_000, "b": 1_000, "c": 2_000}
 
@@ -121,7 +121,7 @@ def test_a_new_device_after_a_loss_is_not_taken_for_the_lost_one(make, opened):
 def test_another_identity_never_reads_anothers_picks(make, opened, tmp_path):
     first = opened(ScriptedDevice(TIMES), store=tmp_path)
     first.tune(make("abc"), first.empty(4, "u32"))
-    device = ScriptedDevice({**TIMES, "c": 10}, label="another GPU")
+    device = ScriptedDevice({**TIMES, "c": 10}, adapter=ScriptedAdapter(label="another GPU"))
     second = opened(device, store=tmp_path)
     y = second.empty(4, "u32")
     assert second.lookup(make("abc"), y) == wt.Miss()

@@ -10,7 +10,7 @@ import webtune as wt
 from webtune.config import Config
 from webtune.store.base import Selector
 from webtune.strategies.bounds import achieved
-from webtune.testing import ScriptedDevice
+from webtune.testing import ScriptedAdapter, ScriptedDevice
 from webtune.tuning.peaks import Peaks
 from webtune.tuning.probes import (
     ARITHMETIC,
@@ -42,8 +42,10 @@ def times(dispatch):
     return TIMES.get(dispatch.label, LAUNCH_NS)
 
 
-def device(**more):
-    return ScriptedDevice(times, limits=SMALL, **more)
+def device(label="scripted GPU", awaiting=False):
+    return ScriptedDevice(
+        times, adapter=ScriptedAdapter(label=label, limits=SMALL), awaiting=awaiting
+    )
 
 
 def job(make, **more):
@@ -194,7 +196,7 @@ def test_a_kernel_that_a_cache_serves_does_not_stop_at_the_peak_beyond_caches(ma
         nbytes = 2 * dispatch.bindings[0].nbytes
         return 20 + round(nbytes / BYTES_PER_S * (1e8 if nbytes <= 1 << 18 else 1e9))
 
-    tuner = opened(ScriptedDevice(with_cache, limits=SMALL))
+    tuner = opened(ScriptedDevice(with_cache, adapter=ScriptedAdapter(limits=SMALL)))
     peaks = tuner.peaks()
     assert peaks.bytes_per_s == pytest.approx(BYTES_PER_S, rel=0.01)
     assert peaks.cached == ((1 << 18, pytest.approx(10 * BYTES_PER_S, rel=0.01)),)
@@ -247,7 +249,8 @@ def test_a_limit_that_a_time_disproves_is_given_up_within_the_same_tune(make, op
 
 def test_a_pick_that_beats_the_peak_keeps_the_next_tune_from_stopping_early(make, opened):
     quick = {"a": 50_000, "b": 2_000, "c": 1_000, "d": 60_000}
-    tuner = opened(ScriptedDevice(lambda d: quick.get(d.label) or times(d), limits=SMALL))
+    adapter = ScriptedAdapter(limits=SMALL)
+    tuner = opened(ScriptedDevice(lambda d: quick.get(d.label) or times(d), adapter=adapter))
     # 2 µs at the peak: "b" is all that could be hoped for, and "c" takes half of it.
     kernel = make("abcd", work=lambda y: wt.Work(bytes=2e5))
     y = tuner.empty(4, "u32")

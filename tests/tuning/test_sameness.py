@@ -5,7 +5,7 @@ from array import array
 import pytest
 
 import webtune as wt
-from webtune.testing import ScriptedDevice
+from webtune.testing import Pace, ScriptedDevice
 
 COPY = """
 override N: u32;
@@ -68,7 +68,7 @@ def test_two_views_of_one_buffer_are_two_problems(tuner):
     def count(views, dispatch):
         seen.append(dispatch.workgroups[0])
 
-    device = ScriptedDevice(default_ns=1000, effect=count)
+    device = ScriptedDevice(pace=Pace(default_ns=1000), effect=count)
     kernel = wt.Kernel("views", source=COPY, params=wt.grid(N=[1]), workgroups=lambda p, y: y.size)
     with wt.open_tuner(device=device, store="memory") as opened:
         whole = opened.empty(8, "u32")
@@ -201,7 +201,7 @@ def test_a_tune_that_asks_for_its_own_key_is_told(tuner):
 
 
 def test_environments_nest_by_block():
-    device = ScriptedDevice(default_ns=1000, effect=stamp)
+    device = ScriptedDevice(pace=Pace(default_ns=1000), effect=stamp)
     with wt.open_tuner(device=device, store="memory") as tuner:
         y = tuner.empty(1, "u32")
         reader = tuner._reader

@@ -5,29 +5,22 @@ from __future__ import annotations
 import importlib
 
 from webtune.bundled.base import Bundled
-from webtune.errors import UsageError
+from webtune.errors import UsageError, choices_text
 
 __all__ = ["Bundled", "get", "names"]
 
-_MODULES = {
-    "matmul": "matmul",
-    "reduction": "reduction",
-    "softmax": "softmax",
-    "transpose": "transpose",
-    "conv2d": "conv2d",
-    "scan": "scan",
-    "saxpy": "saxpy",
-}
+_NAMES = ("matmul", "reduction", "softmax", "transpose", "conv2d", "scan", "saxpy")
+"""The modules, in the order in which tables show their kernels; each defines `BUNDLED`."""
 
 
 def names() -> tuple[str, ...]:
     """Every bundled kernel, in the order in which tables show them."""
-    return tuple(_MODULES)
+    return _NAMES
 
 
 def get(name: str) -> Bundled:
-    """The bundled kernel of that name. `UsageError` for another."""
-    if name not in _MODULES:
-        raise UsageError(f"no bundled kernel {name!r}; there are {', '.join(_MODULES)}")
-    bundled: Bundled = importlib.import_module(f"webtune.bundled.{_MODULES[name]}").BUNDLED
+    """The bundled kernel of that name. Raises `UsageError` for another."""
+    if name not in _NAMES:
+        raise UsageError(f"no bundled kernel {name!r}; {choices_text(name, _NAMES)}")
+    bundled: Bundled = importlib.import_module(f"webtune.bundled.{name}").BUNDLED
     return bundled

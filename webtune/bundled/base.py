@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import importlib
 import math
+import re
 from array import array
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from importlib.resources import files
 from typing import Any
 
-from webtune.errors import ArgumentError
+from webtune.errors import ArgumentError, Reject, choices_text
 from webtune.kernel.space import ceil_div
 from webtune.kernel.tunable_set import TunableSet
 from webtune.kernel.work import Work
@@ -21,13 +24,17 @@ from webtune.measure.check import AllClose
 __all__ = [
     "Bundled",
     "Size",
+    "equal_shapes",
     "extents",
+    "f32",
     "fold",
-    "host_f32",
-    "host_u32",
     "numpy",
-    "zeros_f32",
-    "zeros_u32",
+    "u32",
+    "vec4_count",
+    "wgsl_constants",
+    "wgsl_sections",
+    "written_out",
+    "zeros",
 ]
 
 Size = tuple[int, ...]
@@ -45,34 +52,48 @@ INVOCATIONS = 256
 _PERIOD = 1021  # prime, so that no row length of interest repeats the same values in each row
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Bundled:
-    """One bundled kernel.
+    """One bundled kernel; its module adds the candidates to `kernel`.
 
-    `sizes` has "default" (what `webtune tune` uses), "large", "small" and some that divide
-    nothing, named "odd…". `arguments(size)` gives one host array for each of the kernel's
-    arguments; `expected(size, *arrays)` the right content of the argument called `output` as a
-    numpy array, near within `rtol` and `atol`; `work(size)` the least that has to be done.
+    - `sizes`: by name, of which "default" is what `webtune tune` uses, "large" and "small" are
+      there too, and those named "odd…" are divided by nothing.
+    - `size_of(*args)`: the size of a call, which is its key too. Raises `ArgumentError` for
+      arguments that do not fit each other.
+    - `work(size)`: the least that has to be done.
+    - `arguments(size)`: one host array for each of the kernel's arguments.
+    - `expected(size, *arrays)`: what the argument called `output` must hold afterwards, as a numpy
+      array, near within `rtol` and `atol`.
     """
 
     name: str
     summary: str
-    kernel: TunableSet
     sizes: Mapping[str, Size]
+    size_of: Callable[..., Size]
+    work: Callable[[Size], Work]
     arguments: Callable[[Size], list[Any]]
     expected: Callable[..., Any]
-    work: Callable[[Size], Work]
     output: str
     rtol: float = 0.0
     atol: float = 0.0
 
+    @cached_property
+    def kernel(self) -> TunableSet:
+        """The candidates."""
+        return TunableSet(
+            self.name,
+            outputs=[self.output],
+            key=lambda *args: list(self.size_of(*args)),
+            work=lambda *args: self.work(self.size_of(*args)),
+        )
+
     def size(self, name: str) -> Size:
-        """The size of that name. `ArgumentError` for another."""
-        try:
-            return self.sizes[name]
-        except KeyError:
-            known = ", ".join(self.sizes)
-            raise ArgumentError(f"{self.name} has no size {name!r}; it has {known}") from None
+        """The size of that name. Raises `ArgumentError` for another."""
+        if name not in self.sizes:
+            raise ArgumentError(
+                f"{self.name} has no size {name!r}; {choices_text(name, self.sizes)}"
+            )
+        return self.sizes[name]
 
     def check(self, size: Size) -> AllClose:
         """A check of answers on this kernel's own arguments of that size; needs numpy."""
@@ -81,9 +102,43 @@ class Bundled:
         )
 
     @property
-    def output_place(self) -> int:
+    def output_index(self) -> int:
         """Which argument holds the answer."""
         return (self.kernel.arguments or ()).index(self.output)
+
+
+# -- WGSL -----------------------------------------------------------------------------------------
+
+
+def wgsl_sections(file_name: str) -> dict[str, str]:
+    """The sections of a `.wgsl` file beside this module, by name.
+
+    A line `//// name` begins a section. Each holds whole declarations, so that a shader is any
+    number of sections joined.
+    """
+    text = files(__package__).joinpath(file_name).read_text(encoding="utf-8")
+    _, *parts = re.split(r"^//// (.+)\n", text, flags=re.MULTILINE)
+    return dict(zip(parts[::2], parts[1::2], strict=True))
+
+
+def wgsl_constants(**values: int) -> str:
+    """Declarations of u32 constants."""
+    return "".join(f"const {name} = {value}u;\n" for name, value in values.items())
+
+
+def written_out(shader: str, **lines: Sequence[str]) -> str:
+    """A shader with every line `$name` replaced by the lines of that name, indented alike.
+
+    Loops over values that must live in registers are written out so.
+    """
+
+    def replace(found: re.Match[str]) -> str:
+        return "".join(f"{found[1]}{line}\n" for line in lines[found[2]])
+
+    return re.sub(r"^( *)\$(\w+)\n", replace, shader, flags=re.MULTILINE)
+
+
+# -- launches -------------------------------------------------------------------------------------
 
 
 def fold(groups: int) -> tuple[int, int]:
@@ -95,9 +150,16 @@ def fold(groups: int) -> tuple[int, int]:
     return ceil_div(max(groups, 1), rows), rows
 
 
-def extents(name: str, arg: Any, count: int) -> tuple[int, ...]:
-    """The argument's shape. `ArgumentError` unless it has `count` dimensions."""
-    shape = tuple(arg.shape)
+def vec4_count(count: int) -> int:
+    """How many vec4 hold `count` elements. Raises `Reject` where that is no whole number."""
+    if count % 4:
+        raise Reject(f"{count} elements are no whole number of vec4")
+    return count // 4
+
+
+def extents(name: str, argument: Any, count: int) -> Size:
+    """The argument's shape. Raises `ArgumentError` unless it has `count` dimensions."""
+    shape = tuple(argument.shape)
     if len(shape) != count:
         raise ArgumentError(
             f"argument {name} has the shape {shape}; {count} dimensions are needed: "
@@ -106,42 +168,52 @@ def extents(name: str, arg: Any, count: int) -> tuple[int, ...]:
     return shape
 
 
+def equal_shapes(count: int, **arguments: Any) -> Size:
+    """The shape of `count` dimensions that all have. Raises `ArgumentError` where they differ."""
+    shapes = {name: extents(name, argument, count) for name, argument in arguments.items()}
+    (first, shape), *others = shapes.items()
+    for name, other in others:
+        if other != shape:
+            raise ArgumentError(
+                f"{name} has the shape {other}, {first} has {shape}; they must be equal"
+            )
+    return shape
+
+
+# -- data -----------------------------------------------------------------------------------------
+
+
 def numpy() -> Any:
-    """numpy. `ImportError` where it is not installed."""
+    """numpy. Raises `ImportError` where it is not installed."""
     return importlib.import_module("numpy")
 
 
-def host_f32(shape: Sequence[int], salt: int = 0) -> Any:
+def f32(shape: Size, salt: int = 0) -> Any:
     """f32 values in -1…1, multiples of 1/32: sums of a million of them are exact."""
-    block = array("f", ((((i + salt) * 389) % _PERIOD % 65 - 32) / 32 for i in range(_PERIOD)))
-    return _shaped(_repeated(block, shape), "f", shape)
+    return _filled("f", shape, [(i * 389 % _PERIOD % 65 - 32) / 32 for i in _salted(salt)])
 
 
-def host_u32(shape: Sequence[int], salt: int = 0) -> Any:
+def u32(shape: Size) -> Any:
     """u32 values in 0…16."""
-    block = array("I", (((i + salt) * 389) % _PERIOD % 17 for i in range(_PERIOD)))
-    return _shaped(_repeated(block, shape), "I", shape)
+    return _filled("I", shape, [i * 389 % _PERIOD % 17 for i in _salted(0)])
 
 
-def zeros_f32(shape: Sequence[int]) -> Any:
-    """f32 zeros."""
-    return _shaped(array("f", [0.0]) * math.prod(shape), "f", shape)
+def zeros(shape: Size, code: str = "f") -> Any:
+    """Zeros: f32, or u32 with the code "I"."""
+    return _filled(code, shape, [0])
 
 
-def zeros_u32(shape: Sequence[int]) -> Any:
-    """u32 zeros."""
-    return _shaped(array("I", [0]) * math.prod(shape), "I", shape)
+def _salted(salt: int) -> range:
+    return range(salt, salt + _PERIOD)
 
 
-def _repeated(block: array[Any], shape: Sequence[int]) -> array[Any]:
+def _filled(code: str, shape: Size, period: Sequence[float]) -> Any:
+    """The values of `period` over and over: a numpy array, or a memoryview without numpy."""
     count = math.prod(shape)
-    return (block * ceil_div(count, len(block)))[:count]
-
-
-def _shaped(values: array[Any], code: str, shape: Sequence[int]) -> Any:
+    values = (array(code, period) * ceil_div(count, len(period)))[:count]
     try:
         np = numpy()
     except ImportError:
         view: Any = memoryview(values).cast("B")
         return view.cast(code, list(shape))
-    return np.frombuffer(values, dtype={"f": "<f4", "I": "<u4"}[code]).reshape(tuple(shape))
+    return np.frombuffer(values, dtype={"f": "<f4", "I": "<u4"}[code]).reshape(shape)

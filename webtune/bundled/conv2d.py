@@ -8,183 +8,38 @@ from __future__ import annotations
 
 from typing import Any
 
+import webtune as wt
 from webtune.bundled.base import (
     INVOCATIONS,
     STORAGE_BYTES,
     Bundled,
     Size,
+    equal_shapes,
     extents,
+    f32,
     fold,
-    host_f32,
     numpy,
-    zeros_f32,
+    wgsl_constants,
+    wgsl_sections,
+    written_out,
+    zeros,
 )
-from webtune.errors import ArgumentError, Reject
-from webtune.kernel.kernel import Kernel
-from webtune.kernel.space import Params, ceil_div, grid
-from webtune.kernel.tunable_set import TunableSet
-from webtune.kernel.work import Work
 
-_HEAD = """
-override WX: u32;
-override WY: u32;
-override H: u32;
-override W: u32;
-override FH: u32;
-override FW: u32;
-@group(0) @binding(0) var<storage, read> image: array<f32>;
-@group(0) @binding(1) var<storage, read> kernel: array<f32>;
-@group(0) @binding(2) var<storage, read_write> out: array<f32>;
-
-// A coordinate left of or above the image wraps round to a huge one, which is outside as well.
-fn pixel(row: u32, col: u32) -> f32 {
-  if (row >= H || col >= W) { return 0.0; }
-  return image[row * W + col];
-}
-"""
-
-_MAIN = """
-@compute @workgroup_size(WX, WY)
-fn main(
-  @builtin(workgroup_id) group: vec3<u32>,
-  @builtin(num_workgroups) groups: vec3<u32>,
-  @builtin(local_invocation_id) local: vec3<u32>,
-) {
-  let tile = group.y * groups.x + group.x;
-"""
+WGSL = wgsl_sections("conv2d.wgsl")
 
 
-def _lines(indent: int, lines: list[str]) -> str:
-    return "\n".join(" " * indent + line for line in lines)
-
-
-def direct(p: Params) -> str:
-    """`PX` neighbouring outputs of a row a thread, read straight from memory."""
-    outputs = range(p.PX)
-    sums = [f"var s{j} = 0.0;" for j in outputs]
-    steps = [f"s{j} += weight * pixel(y, x + {j}u);" for j in outputs]
-    stores = [f"if (col + {j}u < W) {{ out[row * W + col + {j}u] = s{j}; }}" for j in outputs]
-    return f"""{_HEAD}{_MAIN}
-  let across = (W + WX * {p.PX}u - 1u) / (WX * {p.PX}u);
-  let col = ((tile % across) * WX + local.x) * {p.PX}u;
-  let row = (tile / across) * WY + local.y;
-  if (row >= H || col >= W) {{ return; }}
-{_lines(2, sums)}
-  for (var i = 0u; i < FH; i++) {{
-    let y = row + i - FH / 2u;
-    for (var j = 0u; j < FW; j++) {{
-      let x = col + j - FW / 2u;
-      let weight = kernel[i * FW + j];
-{_lines(6, steps)}
-    }}
-  }}
-{_lines(2, stores)}
-}}
-"""
-
-
-def tiled(p: Params) -> str:
-    """A workgroup loads its part of the image with the rim that the filter reaches into; a thread
-    writes `PX` outputs of a row, a workgroup's width apart."""
-    outputs = range(p.PX)
-    sums = [f"var s{j} = 0.0;" for j in outputs]
-    steps = [f"s{j} += weight * part[base + {j}u * WX];" for j in outputs]
-    stores = [
-        f"if (row < H && col + {j}u * WX < W) {{ out[row * W + col + {j}u * WX] = s{j}; }}"
-        for j in outputs
-    ]
-    return f"""{_HEAD}
-override PART_W: u32;
-override PART_AREA: u32;
-var<workgroup> part: array<f32, PART_AREA>;
-{_MAIN}
-  let across = (W + WX * {p.PX}u - 1u) / (WX * {p.PX}u);
-  let left = (tile % across) * WX * {p.PX}u;
-  let top = (tile / across) * WY;
-  for (var k = local.y * WX + local.x; k < PART_AREA; k += WX * WY) {{
-    part[k] = pixel(top + k / PART_W - FH / 2u, left + k % PART_W - FW / 2u);
-  }}
-  workgroupBarrier();
-  let row = top + local.y;
-  let col = left + local.x;
-{_lines(2, sums)}
-  for (var i = 0u; i < FH; i++) {{
-    for (var j = 0u; j < FW; j++) {{
-      let weight = kernel[i * FW + j];
-      let base = (local.y + i) * PART_W + local.x + j;
-{_lines(6, steps)}
-    }}
-  }}
-{_lines(2, stores)}
-}}
-"""
-
-
-def _groups(p: Params, image: Any, kernel: Any, out: Any) -> tuple[int, int]:
-    height, width = image.shape
-    return fold(ceil_div(height, p.WY) * ceil_div(width, p.WX * p.PX))
-
-
-def _extents(p: Params, image: Any, kernel: Any, out: Any) -> dict[str, int]:
-    (height, width), (rows, cols) = image.shape, kernel.shape
-    return {"H": height, "W": width, "FH": rows, "FW": cols}
-
-
-def _part(p: Params, kernel: Any) -> tuple[int, int]:
-    return p.WY + kernel.shape[0] - 1, p.WX * p.PX + kernel.shape[1] - 1
-
-
-def _tiled_groups(p: Params, image: Any, kernel: Any, out: Any) -> tuple[int, int]:
-    rows, cols = _part(p, kernel)
-    if 4 * rows * cols > STORAGE_BYTES:
-        raise Reject(f"{4 * rows * cols} bytes of workgroup memory are more than {STORAGE_BYTES}")
-    return _groups(p, image, kernel, out)
-
-
-def _extents_and_part(p: Params, image: Any, kernel: Any, out: Any) -> dict[str, int]:
-    rows, cols = _part(p, kernel)
-    part = {"PART_W": cols, "PART_AREA": rows * cols}
-    return {**_extents(p, image, kernel, out), **part}
-
-
-def _key(image: Any, kernel: Any, out: Any) -> list[int]:
-    shape, filter_shape = extents("image", image, 2), extents("kernel", kernel, 2)
-    if extents("out", out, 2) != shape:
-        raise ArgumentError(f"out has the shape {out.shape}, image has {shape}; they must be equal")
+def _size_of(image: Any, kernel: Any, out: Any) -> Size:
+    filter_shape = extents("kernel", kernel, 2)
     if not all(extent % 2 for extent in filter_shape):
-        raise ArgumentError(f"the filter is {filter_shape}; both extents must be odd")
-    return [*shape, *filter_shape]
+        raise wt.ArgumentError(f"the filter is {filter_shape}; both extents must be odd")
+    return *equal_shapes(2, image=image, out=out), *filter_shape
 
 
-def _work(size: Size) -> Work:
+def _work(size: Size) -> wt.Work:
     height, width, rows, cols = size
-    return Work(
+    return wt.Work(
         flops=2 * height * width * rows * cols, bytes=4 * (2 * height * width + rows * cols)
     )
-
-
-KERNEL = TunableSet(
-    "conv2d",
-    key=_key,
-    work=lambda image, kernel, out: _work((*image.shape, *kernel.shape)),
-)
-_SPACE = grid(WX=[16, 8, 32, 64], WY=[8, 4, 16], PX=[1, 2, 4]).where(
-    lambda p: 64 <= p.WX * p.WY <= INVOCATIONS and p.WX * p.PX <= 128
-)
-KERNEL.add(Kernel("direct", source=direct, params=_SPACE, workgroups=_groups, constants=_extents))
-KERNEL.add(
-    Kernel(
-        "tiled",
-        source=tiled,
-        params=_SPACE,
-        workgroups=_tiled_groups,
-        constants=_extents_and_part,
-    )
-)
-
-
-def _arguments(size: Size) -> list[Any]:
-    return [host_f32(size[:2]), host_f32(size[2:], 7), zeros_f32(size[:2])]
 
 
 def _expected(size: Size, image: Any, kernel: Any, out: Any) -> Any:
@@ -201,7 +56,6 @@ def _expected(size: Size, image: Any, kernel: Any, out: Any) -> Any:
 BUNDLED = Bundled(
     name="conv2d",
     summary="2-D convolution with an odd filter",
-    kernel=KERNEL,
     sizes={
         "default": (512, 512, 5, 5),
         "large": (2048, 2048, 7, 7),
@@ -210,10 +64,63 @@ BUNDLED = Bundled(
         "odd-small": (5, 7, 3, 9),
         "odd-one": (1, 1, 1, 1),
     },
-    arguments=_arguments,
-    expected=_expected,
+    size_of=_size_of,
     work=_work,
+    arguments=lambda size: [f32(size[:2]), f32(size[2:], 7), zeros(size[:2])],
+    expected=_expected,
     output="out",
     rtol=1e-5,
     atol=1e-4,
+)
+
+
+def _direct(p: wt.Params) -> str:
+    """Neighbouring outputs of a row, read straight from memory."""
+    return _source("direct", p, "pixel(y, x + {j}u)", "col + {j}u")
+
+
+def _tiled(p: wt.Params) -> str:
+    """Outputs of a row that are a workgroup's width apart, read from workgroup memory."""
+    return _source("tiled", p, "part[base + {j}u * WX]", "col + {j}u * WX")
+
+
+def _source(section: str, p: wt.Params, value: str, col: str) -> str:
+    outputs = range(p.PX)
+    return written_out(
+        wgsl_constants(PX=p.PX) + WGSL["head"] + WGSL[section],
+        sums=[f"var s{j} = 0.0;" for j in outputs],
+        steps=[f"s{j} += weight * {value.format(j=j)};" for j in outputs],
+        stores=[f"put(row, {col.format(j=j)}, s{j});" for j in outputs],
+    )
+
+
+def _groups(p: wt.Params, image: Any, kernel: Any, out: Any) -> tuple[int, int]:
+    height, width = image.shape
+    return fold(wt.ceil_div(height, p.WY) * wt.ceil_div(width, p.WX * p.PX))
+
+
+def _extents(p: wt.Params, image: Any, kernel: Any, out: Any) -> dict[str, int]:
+    return dict(zip(("H", "W", "FH", "FW"), _size_of(image, kernel, out), strict=True))
+
+
+def _extents_and_part(p: wt.Params, image: Any, kernel: Any, out: Any) -> dict[str, int]:
+    rows, cols = p.WY + kernel.shape[0] - 1, p.WX * p.PX + kernel.shape[1] - 1
+    if 4 * rows * cols > STORAGE_BYTES:
+        raise wt.Reject(
+            f"{4 * rows * cols} bytes of workgroup memory are more than {STORAGE_BYTES}"
+        )
+    part = {"PART_W": cols, "PART_AREA": rows * cols}
+    return {**_extents(p, image, kernel, out), **part}
+
+
+_SPACE = wt.grid(WX=[16, 8, 32, 64], WY=[8, 4, 16], PX=[1, 2, 4]).where(
+    lambda p: 64 <= p.WX * p.WY <= INVOCATIONS and p.WX * p.PX <= 128
+)
+BUNDLED.kernel.add(
+    wt.Kernel("direct", source=_direct, params=_SPACE, workgroups=_groups, constants=_extents)
+)
+BUNDLED.kernel.add(
+    wt.Kernel(
+        "tiled", source=_tiled, params=_SPACE, workgroups=_groups, constants=_extents_and_part
+    )
 )

@@ -7,152 +7,49 @@ from __future__ import annotations
 
 from typing import Any
 
+import webtune as wt
 from webtune.bundled.base import (
     INVOCATIONS,
     STORAGE_BYTES,
     Bundled,
     Size,
     extents,
+    f32,
     fold,
-    host_f32,
-    zeros_f32,
+    vec4_count,
+    wgsl_constants,
+    wgsl_sections,
+    written_out,
+    zeros,
 )
-from webtune.bundled.matmul_wgsl import NAIVE, TILED, blocked, vec4_direct, vec4_tiled
-from webtune.errors import ArgumentError, Reject
-from webtune.kernel.kernel import Kernel
-from webtune.kernel.space import Params, ceil_div, grid
-from webtune.kernel.tunable_set import TunableSet
-from webtune.kernel.work import Work
+
+WGSL = wgsl_sections("matmul.wgsl")
 
 
-def _size(a: Any, b: Any) -> Size:
-    return a.shape[0], b.shape[1], a.shape[1]
-
-
-def _extents(p: Params, a: Any, b: Any, c: Any) -> dict[str, int]:
-    m, n, k = _size(a, b)
-    return {"M": m, "N": n, "K": k}
-
-
-def _extents_and_areas(p: Params, a: Any, b: Any, c: Any) -> dict[str, int]:
-    areas = {"A_AREA": p.WY * p.DEPTH, "B_AREA": p.DEPTH * p.WX}
-    return {**_extents(p, a, b, c), **areas}
-
-
-def _one_each(p: Params, a: Any, b: Any, c: Any) -> tuple[int, int]:
-    m, n, _ = _size(a, b)
-    return fold(ceil_div(m, p.WY) * ceil_div(n, p.WX))
-
-
-def _blocks(p: Params, a: Any, b: Any, c: Any) -> tuple[int, int]:
-    m, n, _ = _size(a, b)
-    return fold(ceil_div(m, p.WY * p.TM) * ceil_div(n, p.WX * p.TN))
-
-
-def _vec4_blocks(p: Params, a: Any, b: Any, c: Any) -> tuple[int, int]:
-    m, n, k = _size(a, b)
-    if n % 4 or k % 4:
-        raise Reject(f"rows of {k} and {n} elements are no whole number of vec4")
-    return fold(ceil_div(m, p.WY * p.TM) * ceil_div(n // 4, p.WX))
-
-
-def _tiles_fit(p: Params, cols: int) -> bool:
-    return bool(4 * p.DEPTH * (p.WY * p.TM + cols) <= STORAGE_BYTES)
-
-
-def _key(a: Any, b: Any, c: Any) -> list[int]:
+def _size_of(a: Any, b: Any, c: Any) -> Size:
     m, k = extents("a", a, 2)
     inner, n = extents("b", b, 2)
     if inner != k or extents("c", c, 2) != (m, n):
-        raise ArgumentError(
+        raise wt.ArgumentError(
             f"a {a.shape} times b {b.shape} does not give c {c.shape}; "
             "a is m × k, b is k × n, c is m × n"
         )
-    return [m, n, k]
+    return m, n, k
 
 
-def _work(size: Size) -> Work:
+def _work(size: Size) -> wt.Work:
     m, n, k = size
-    return Work(flops=2 * m * n * k, bytes=4 * (m * k + k * n + m * n))
-
-
-KERNEL = TunableSet("matmul", key=_key, work=lambda a, b, c: _work(_size(a, b)))
-KERNEL.add(
-    Kernel(
-        "naive",
-        source=NAIVE,
-        params=grid(WX=[8, 16, 32], WY=[8, 16, 4]).where(
-            lambda p: 64 <= p.WX * p.WY <= INVOCATIONS
-        ),
-        workgroups=_one_each,
-        constants=_extents,
-    )
-)
-KERNEL.add(
-    Kernel(
-        "tiled",
-        source=TILED,
-        params=grid(WX=[16, 8], WY=[16, 8], DEPTH=[16, 32]).where(
-            lambda p: p.WX >= p.WY and p.WX * p.WY <= INVOCATIONS
-        ),
-        workgroups=_one_each,
-        constants=_extents_and_areas,
-    )
-)
-KERNEL.add(
-    Kernel(
-        "blocked",
-        source=blocked,
-        params=grid(WX=[8, 16], WY=[8, 16], TM=[2, 4, 8], TN=[2, 4, 8], DEPTH=[16, 8]).where(
-            lambda p: (
-                p.WX >= p.WY
-                and p.TM in (p.TN, 2 * p.TN)
-                and (p.DEPTH == 8 or p.TM * p.TN <= 16)
-                and (p.DEPTH == 16 or p.TM * p.TN >= 16)
-                and _tiles_fit(p, p.WX * p.TN)
-            )
-        ),
-        workgroups=_blocks,
-        constants=_extents,
-    )
-)
-KERNEL.add(
-    Kernel(
-        "vec4 direct",
-        source=vec4_direct,
-        params=grid(WX=[8, 16, 32], WY=[8, 4], TM=[4, 2, 8]).where(
-            lambda p: 64 <= p.WX * p.WY <= INVOCATIONS
-        ),
-        workgroups=_vec4_blocks,
-        constants=_extents,
-    )
-)
-KERNEL.add(
-    Kernel(
-        "vec4 tiled",
-        source=vec4_tiled,
-        params=grid(WX=[8, 16], WY=[8, 16], TM=[4, 8], DEPTH=[16, 32]).where(
-            lambda p: p.WX >= p.WY and _tiles_fit(p, 4 * p.WX)
-        ),
-        workgroups=_vec4_blocks,
-        constants=_extents,
-    )
-)
+    return wt.Work(flops=2 * m * n * k, bytes=4 * (m * k + k * n + m * n))
 
 
 def _arguments(size: Size) -> list[Any]:
     m, n, k = size
-    return [host_f32((m, k)), host_f32((k, n), 7), zeros_f32((m, n))]
-
-
-def _expected(size: Size, a: Any, b: Any, c: Any) -> Any:
-    return (a.astype("f8") @ b.astype("f8")).astype("f4")
+    return [f32((m, k)), f32((k, n), 7), zeros((m, n))]
 
 
 BUNDLED = Bundled(
     name="matmul",
     summary="matrix product c = a·b",
-    kernel=KERNEL,
     sizes={
         "default": (256, 256, 256),
         "large": (1024, 1024, 1024),
@@ -161,10 +58,147 @@ BUNDLED = Bundled(
         "odd-quads": (37, 52, 44),
         "odd-one": (1, 1, 1),
     },
-    arguments=_arguments,
-    expected=_expected,
+    size_of=_size_of,
     work=_work,
+    arguments=_arguments,
+    expected=lambda size, a, b, c: (a.astype("f8") @ b.astype("f8")).astype("f4"),
     output="c",
     rtol=1e-5,
     atol=1e-4,
 )
+
+# -- sources: sums and what they read are written out, so that they live in registers --------------
+
+
+def _sums(p: wt.Params) -> tuple[int, int]:
+    """How many rows and columns of c an invocation computes."""
+    return p.get("TM", 1), p.get("TN", 1)  # type: ignore[return-value]
+
+
+def _tiled(p: wt.Params) -> str:
+    """`TM` × `TN` sums an invocation, from tiles that are `DEPTH` deep."""
+    rows, cols = map(range, _sums(p))
+    constants = wgsl_constants(DEPTH=p.DEPTH, ROWS=len(rows) * p.WY, COLS=len(cols) * p.WX)
+    each = [(i, j) for i in rows for j in cols]
+    return written_out(
+        constants + WGSL["scalar"] + WGSL["head"] + WGSL["tiled"],
+        sums=[f"var s{i}_{j} = 0.0;" for i, j in each],
+        loads=[
+            *(f"let a{i} = tile_a[(local.y + {i}u * WY) * DEPTH + k];" for i in rows),
+            *(f"let b{j} = tile_b[k * COLS + local.x + {j}u * WX];" for j in cols),
+        ],
+        steps=[f"s{i}_{j} += a{i} * b{j};" for i, j in each],
+        stores=[
+            f"put(top + local.y + {i}u * WY, left + local.x + {j}u * WX, s{i}_{j});"
+            for i, j in each
+        ],
+    )
+
+
+def _vec4_tiled(p: wt.Params) -> str:
+    """`TM` rows of four sums an invocation, from tiles of vec4. N and K are multiples of 4."""
+    rows = range(p.TM)
+    constants = wgsl_constants(DEPTH=p.DEPTH // 4, ROWS=p.TM * p.WY, COLS=p.WX)
+    return written_out(
+        constants + WGSL["vec4"] + WGSL["head"] + WGSL["tiled"],
+        sums=[f"var s{i} = vec4<f32>();" for i in rows],
+        loads=[f"let a{i} = tile_a[(local.y + {i}u * WY) * DEPTH + k];" for i in rows],
+        steps=_vec4_steps(rows, "tile_b[(k * 4u + {part}u) * COLS + local.x]"),
+        stores=[f"put(top + local.y + {i}u * WY, left + local.x, s{i});" for i in rows],
+    )
+
+
+def _vec4_direct(p: wt.Params) -> str:
+    """`TM` rows of four sums an invocation, straight from memory. N and K are multiples of 4."""
+    rows = range(p.TM)
+    return written_out(
+        wgsl_constants(TM=p.TM) + WGSL["vec4"] + WGSL["head"] + WGSL["direct"],
+        sums=[f"var s{i} = vec4<f32>();" for i in rows],
+        # Rows below the last are read as the last, which costs less than a branch in the loop.
+        starts=[f"let r{i} = min(top + {i}u, M - 1u) * (K / 4u);" for i in rows],
+        loads=[f"let a{i} = a[r{i} + k];" for i in rows],
+        steps=_vec4_steps(rows, "b[(k * 4u + {part}u) * (N / 4u) + col]"),
+        stores=[f"put(top + {i}u, col, s{i});" for i in rows],
+    )
+
+
+def _vec4_steps(rows: range, b: str) -> list[str]:
+    steps = []
+    for part, axis in enumerate("xyzw"):
+        steps.append(f"let b{part} = {b.format(part=part)};")
+        steps += [f"s{i} += a{i}.{axis} * b{part};" for i in rows]
+    return steps
+
+
+# -- launches and candidates ----------------------------------------------------------------------
+
+
+def _extents(p: wt.Params, a: Any, b: Any, c: Any) -> dict[str, int]:
+    return dict(zip("MNK", _size_of(a, b, c), strict=True))
+
+
+def _blocks(p: wt.Params, a: Any, b: Any, c: Any) -> tuple[int, int]:
+    m, n, _ = _size_of(a, b, c)
+    rows, cols = _sums(p)
+    return fold(wt.ceil_div(m, p.WY * rows) * wt.ceil_div(n, p.WX * cols))
+
+
+def _vec4_blocks(p: wt.Params, a: Any, b: Any, c: Any) -> tuple[int, int]:
+    m, n, k = _size_of(a, b, c)
+    vec4_count(k)  # rows of a are read as vec4 too
+    return fold(wt.ceil_div(m, p.WY * p.TM) * wt.ceil_div(vec4_count(n), p.WX))
+
+
+def _tiles_fit(p: wt.Params, cols: int) -> bool:
+    return bool(4 * p.DEPTH * (p.WY * p.TM + cols) <= STORAGE_BYTES)
+
+
+for _name, _source, _space, _groups in (
+    (
+        "naive",
+        WGSL["scalar"] + WGSL["head"] + WGSL["naive"],
+        wt.grid(WX=[8, 16, 32], WY=[8, 16, 4]).where(lambda p: 64 <= p.WX * p.WY <= INVOCATIONS),
+        _blocks,
+    ),
+    (
+        "tiled",
+        _tiled,
+        wt.grid(WX=[16, 8], WY=[16, 8], DEPTH=[16, 32]).where(
+            lambda p: p.WX >= p.WY and p.WX * p.WY <= INVOCATIONS
+        ),
+        _blocks,
+    ),
+    (
+        "blocked",
+        _tiled,
+        wt.grid(WX=[8, 16], WY=[8, 16], TM=[2, 4, 8], TN=[2, 4, 8], DEPTH=[16, 8]).where(
+            lambda p: (
+                p.WX >= p.WY
+                and p.TM in (p.TN, 2 * p.TN)
+                and (p.DEPTH == 8 or p.TM * p.TN <= 16)
+                and (p.DEPTH == 16 or p.TM * p.TN >= 16)
+                and _tiles_fit(p, p.WX * p.TN)
+            )
+        ),
+        _blocks,
+    ),
+    (
+        "vec4 direct",
+        _vec4_direct,
+        wt.grid(WX=[8, 16, 32], WY=[8, 4], TM=[4, 2, 8]).where(
+            lambda p: 64 <= p.WX * p.WY <= INVOCATIONS
+        ),
+        _vec4_blocks,
+    ),
+    (
+        "vec4 tiled",
+        _vec4_tiled,
+        wt.grid(WX=[8, 16], WY=[8, 16], TM=[4, 8], DEPTH=[16, 32]).where(
+            lambda p: p.WX >= p.WY and _tiles_fit(p, 4 * p.WX)
+        ),
+        _vec4_blocks,
+    ),
+):
+    BUNDLED.kernel.add(
+        wt.Kernel(_name, source=_source, params=_space, workgroups=_groups, constants=_extents)
+    )

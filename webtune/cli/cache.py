@@ -1,318 +1,238 @@
-"""`webtune cache …`: what is remembered, without a device: listed, shown, moved, forgotten."""
+"""`webtune cache …`: list, show, move and forget remembered picks. No device is opened."""
 
 from __future__ import annotations
 
 import argparse
-import json
-import shutil
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from webtune.cli.output import print_json, print_wrapped
+from webtune.cli.picks import Picks, Selection, counts_text, is_peak, open_store
 from webtune.errors import UsageError, WebtuneError, reason_of
-from webtune.fingerprint.digests import canonical
-from webtune.hosts.native import STORES, native_config
 from webtune.report.format import counted, duration, spread
-from webtune.report.table import Table, wrapped
-from webtune.store.base import Address, Selector, Store
+from webtune.report.table import Table
+from webtune.store.base import Address, Selector
 from webtune.store.bundle import Bundle
 from webtune.store.decision import Decision, document
-from webtune.strategies.drive import complete
-from webtune.tuning.probes import ARITHMETIC
 
-__all__ = ["PEAKS", "export", "forget", "import_", "listing", "merge", "path", "show"]
-
-PEAKS = ARITHMETIC.name.rpartition(".")[0] + "."
-"""The names of the probes that measure a device's peaks begin so."""
+__all__ = [
+    "export_picks",
+    "import_picks",
+    "list_picks",
+    "merge_bundles",
+    "print_path",
+    "purge",
+    "show_picks",
+]
 
 NO_MATCH = "no pick matches; `webtune cache list` shows all there are"
 
-Found = list[tuple[Address, Decision]]
 
-
-def _opened() -> Store:
-    store = STORES.choose(None, native_config({}))
-    complete(store.open())
-    return store
-
-
-@dataclass(frozen=True, slots=True)
-class _Wanted:
-    """What the options name: a kernel, a hardware (the start of its digest, or a part of its
-    name), a key, an environment."""
-
-    name: str | None
-    key: str | None
-    environment: str | None
-    hardware: str | None
-
-    @classmethod
-    def of(cls, options: argparse.Namespace) -> _Wanted:
-        """`UsageError` on two names, and on a key that is none."""
-        word = getattr(options, "word", None)
-        if None not in (word, options.name) and word != options.name:
-            raise UsageError(f"two kernels are named, {word!r} and {options.name!r}; name one")
-        return cls(word or options.name, _key(options.key), options.environment, options.hardware)
-
-    def __bool__(self) -> bool:
-        return any((self.name, self.key, self.environment, self.hardware))
-
-    def fits(self, address: Address, record: Decision) -> bool:
-        return (
-            self.name in (None, address.name)
-            and self.key in (None, address.key)
-            and self.environment in (None, address.environment)
-            and (
-                not self.hardware
-                or address.hardware.startswith(self.hardware)
-                or self.hardware.lower() in record.device.lower()
-            )
-        )
-
-    def among(self, store: Store) -> Found:
-        return [entry for entry in store.entries() if self.fits(*entry)]
-
-    def listed(self, store: Store, *, everything: bool) -> tuple[Found, int]:
-        """What is to be shown, and how many peaks are held back: they are the device's own, and
-        nobody's picks, so they are shown to those who ask for them."""
-        found = self.among(store)
-        if everything or (self.name or "").startswith(PEAKS):
-            return found, 0
-        picks = [entry for entry in found if not _is_peak(entry[0])]
-        return picks, len(found) - len(picks)
-
-
-def _key(text: str | None) -> str | None:
-    """A key as it is stored, however it is spaced."""
-    if text is None:
-        return None
-    try:
-        return canonical(json.loads(text))
-    except (ValueError, RecursionError) as error:
-        raise UsageError(
-            f"--key {text!r} is no JSON ({error}); a key looks like '[1024,1024]' or "
-            "'[[\"f32\",[1024]]]', as `webtune cache list` shows it, in quotes for the shell"
-        ) from error
-
-
-def _is_peak(address: Address) -> bool:
-    return address.name.startswith(PEAKS)
-
-
-def _told(entries: Iterable[Address]) -> str:
-    """`2 picks`, and how many peaks beside them."""
-    addresses = list(entries)
-    peaks = sum(map(_is_peak, addresses))
-    picks = counted(len(addresses) - peaks, "pick")
-    return f"{picks} and {counted(peaks, 'measured peak')}" if peaks else picks
-
-
-def _when(record: Decision) -> str:
-    return datetime.fromtimestamp(record.created_s, UTC).strftime("%Y-%m-%d %H:%M")
-
-
-def _plain(address: Address, record: Decision) -> dict[str, Any]:
-    winner = record.winner
-    return {
-        "environment": address.environment,
-        "hardware": address.hardware,
-        "hardware_label": record.device,
-        "kernel": address.name,
-        "key": address.key,
-        "winner": winner.name if winner else None,
-        "winner_ns": winner.time_ns if winner else None,
-        "interval_ns": list(winner.interval_ns) if winner and winner.interval_ns else None,
-        "strategy": record.strategy,
-        "candidates": len(record.candidates),
-        "created_s": record.created_s,
-    }
-
-
-def listing(options: argparse.Namespace) -> int:
-    """One line a pick, under the hardware that it is for."""
-    store, wanted = _opened(), _Wanted.of(options)
-    found, held_back = wanted.listed(store, everything=options.all)
+def list_picks(options: argparse.Namespace) -> int:
+    """Print one line a pick, under the hardware that it is for."""
+    store, selection = open_store(), Selection.of(options)
+    found, hidden = selection.shown(store, peaks=options.all)
     if options.json:
-        print(json.dumps([_plain(*entry) for entry in found], indent=2))
+        print_json([_plain(*pick) for pick in found])
         return 0
     for table in _tables(found):
         table.show()
         print()
     if found:
-        counts = f"{_told(address for address, _ in found)} in {store.location}"
+        text = f"{counts_text(address for address, _ in found)} in {store.location}"
     else:
-        counts = NO_MATCH if wanted else f"nothing is remembered in {store.location}"
-    told = counts + _held_back(held_back)
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else len(told)
-    print("\n".join(wrapped(told, width, "  ")))
+        text = NO_MATCH if selection else f"nothing is remembered in {store.location}"
+    print_wrapped(text + hidden, "  ")
     return 0
 
 
-def _held_back(peaks: int) -> str:
-    return f"; {counted(peaks, 'measured peak')} of devices not shown (see --all)" if peaks else ""
-
-
-def _tables(found: Found) -> Iterable[Table]:
-    """One table for each hardware, and one for what was measured of itself."""
-
-    def group(entry: tuple[Address, Decision]) -> tuple[str, str, bool]:
-        address, record = entry
-        return record.device, address.hardware, _is_peak(address)
-
-    ordered = sorted(found, key=group)
-    digests = {(label, digest) for label, digest, _ in map(group, ordered)}
-    labels = [label for label, _ in digests]
-    for (label, digest, peaks), entries in groupby(ordered, group):
-        # Two drivers of one card may go by one name.
-        told = f"{label} (hardware {digest[:8]})" if labels.count(label) > 1 else label
-        yield _table(list(entries), f"peaks of {told}" if peaks else told, peaks=peaks)
-
-
-def _table(entries: Found, title: str, *, peaks: bool) -> Table:
-    apart = not peaks and any(address.environment != "default" for address, _ in entries)
-    rows = []
-    for address, record in entries:
-        winner = record.winner
-        rows.append(
-            (
-                address.name,
-                address.key,
-                winner.name if winner else "–",
-                spread(winner.time_ns, winner.interval_ns) if winner else "–",
-                *([address.environment] if apart else []),
-                _when(record)[:10],
-            )
-        )
-    environment = ["environment"] if apart else []
-    columns = ("kernel", "key", "winner", ">time", *environment, "tuned")
-    return Table(columns, tuple(rows), title=title)
-
-
-def show(options: argparse.Namespace) -> int:
-    """Everything that is remembered of the picks named."""
-    store, wanted = _opened(), _Wanted.of(options)
-    found, held_back = wanted.listed(store, everything=options.all)
+def show_picks(options: argparse.Namespace) -> int:
+    """Print everything that is remembered of the picks named."""
+    found, hidden = Selection.of(options).shown(open_store(), peaks=options.all)
     if not found:
-        raise WebtuneError(NO_MATCH + _held_back(held_back))
+        raise WebtuneError(NO_MATCH + hidden)
     if options.json:
-        documents = [{**_plain(*each), "record": document(each[1])} for each in found]
-        print(json.dumps(documents, indent=2))
+        print_json([{**_plain(*pick), "record": document(pick[1])} for pick in found])
         return 0
-    for address, record in found:
-        _candidates(address, record).show()
+    for pick in found:
+        _candidates(*pick).show()
         print()
     return 0
 
 
-def _candidates(address: Address, record: Decision) -> Table:
-    rows = tuple(
-        (
-            one.name,
-            spread(one.time_ns, one.interval_ns),
-            str(len(one.samples_ns)),
-            one.status,
-            one.reason,
-        )
-        for one in sorted(record.candidates, key=lambda c: (c.time_ns is None, c.time_ns or 0))
-    )
-    versions = ", ".join(f"{name} {version}" for name, version in record.versions)
-    kind, quantum_ns = record.clock.kind, record.clock.quantum_ns
-    plain = address.environment == "default" or _is_peak(address)
-    environment = "" if plain else f" ({address.environment})"
-    return Table(
-        ("candidate", ">time", ">samples", "verdict", "why"),
-        rows,
-        title=f"{address.name} {address.key} on {record.device}{environment}",
-        notes=(
-            f"Tuned {_when(record)} UTC by {record.strategy} in {record.wall_s:.2f} s with "
-            f"{counted(record.launches, 'launch')}; {kind} clock in steps of "
-            f"{duration(quantum_ns)}; {versions}",
-        ),
-    )
-
-
-def path(options: argparse.Namespace) -> int:
-    """Where the picks lie."""
-    print(_opened().location)
+def print_path(options: argparse.Namespace) -> int:
+    """Print where the picks lie."""
+    print(open_store().location)
     return 0
 
 
-def forget(options: argparse.Namespace) -> int:
+def purge(options: argparse.Namespace) -> int:
     """Forget the picks named, or all of them."""
-    store, wanted = _opened(), _Wanted.of(options)
-    if not wanted and not options.all:
+    store, selection = open_store(), Selection.of(options)
+    if not selection and not options.all:
         raise UsageError("name what to forget (a kernel, --hardware, --key …), or say --all")
-    if wanted and options.all:
+    if selection and options.all:
         raise UsageError("--all forgets everything, whatever else is named; leave one of them out")
-    found = [address for address, _ in wanted.among(store)]
-    if not wanted:
+    found = [address for address, _ in selection.among(store)]
+    if not selection:
         store.purge()
-    elif wanted == _Wanted(None, None, None, wanted.hardware):
+    elif selection == Selection(hardware=selection.hardware):
         # With the hardware go the candidates that were barred on it.
-        for digest in {address.hardware for address in found} | {str(wanted.hardware)}:
+        for digest in {address.hardware for address in found} | {str(selection.hardware)}:
             store.purge(Selector(hardware=digest))
     else:
-        for each in found:
-            store.purge(Selector.of(each))
+        for address in found:
+            store.purge(Selector.of(address))
     nothing = "nothing was remembered" if options.all else f"nothing was forgotten: {NO_MATCH}"
-    print(f"{_told(found)} forgotten" if found else nothing)
+    print(f"{counts_text(found)} forgotten" if found else nothing)
     return 0
 
 
-def export(options: argparse.Namespace) -> int:
+def export_picks(options: argparse.Namespace) -> int:
     """Write the picks named as one JSON document."""
-    wanted = _Wanted.of(options)
-    found = wanted.among(_opened())
-    if wanted and not found:
+    selection = Selection.of(options)
+    found = selection.among(open_store())
+    if selection and not found:
         print(f"webtune: {NO_MATCH}", file=sys.stderr)
     _write(Bundle(dict(found)), options.file)
     return 0
 
 
-def import_(options: argparse.Namespace) -> int:
+def import_picks(options: argparse.Namespace) -> int:
     """Merge documents into the store: more and newer evidence wins."""
     bundle = _read(options.files)
-    changed = bundle.import_into(_opened())
-    print(f"{_told(bundle.decisions)} read, {changed} changed here")
+    changed = bundle.import_into(open_store())
+    print(f"{counts_text(bundle.decisions)} read, {changed} changed here")
     return 0
 
 
-def merge(options: argparse.Namespace) -> int:
+def merge_bundles(options: argparse.Namespace) -> int:
     """Join documents into one; the store is not touched."""
     _write(_read(options.files), options.output)
     return 0
 
 
+# -- documents ------------------------------------------------------------------------------------
+
+
 def _read(files: Iterable[str]) -> Bundle:
+    """All documents as one. What is wrong with one is a wrong word of the command: `UsageError`."""
     whole = Bundle()
-    for name in files:
-        called = "standard input" if name == "-" else name
-        # A bundle that is wrong, or is not there, is a wrong word of the command all the same.
+    for file in files:
+        name = "standard input" if file == "-" else file
         try:
-            text = sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8")
+            text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
             whole = whole.merge(Bundle.loads(text))
         except OSError as error:
-            raise UsageError(f"{called} cannot be read: {reason_of(error)}") from error
+            raise UsageError(f"{name} cannot be read: {reason_of(error)}") from error
         except UnicodeDecodeError as error:
-            raise UsageError(f"{called} is no bundle: it is not UTF-8 text") from error
+            raise UsageError(f"{name} is no bundle: it is not UTF-8 text") from error
         except UsageError as error:
-            raise UsageError(f"{called}: {error}") from error
+            raise UsageError(f"{name}: {error}") from error
     for sentence in whole.unreadable:
         print(f"webtune: passed over: {sentence}", file=sys.stderr)
     return whole
 
 
-def _write(bundle: Bundle, name: str) -> None:
+def _write(bundle: Bundle, file: str) -> None:
     text = bundle.dumps()
-    if name == "-":
+    if file == "-":
         sys.stdout.write(text)
         return
     try:
-        Path(name).write_text(text, encoding="utf-8")
+        Path(file).write_text(text, encoding="utf-8")
     except OSError as error:
-        raise UsageError(f"{name} cannot be written: {reason_of(error)}") from error
-    print(f"{_told(bundle.decisions)} written to {name}")
+        raise UsageError(f"{file} cannot be written: {reason_of(error)}") from error
+    print(f"{counts_text(bundle.decisions)} written to {file}")
+
+
+# -- what is shown of a pick ----------------------------------------------------------------------
+
+
+def _plain(address: Address, decision: Decision) -> dict[str, Any]:
+    winner = decision.winner
+    return {
+        "environment": address.environment,
+        "hardware": address.hardware,
+        "hardware_label": decision.device,
+        "kernel": address.name,
+        "key": address.key,
+        "winner": winner.name if winner else None,
+        "winner_ns": winner.time_ns if winner else None,
+        "interval_ns": list(winner.interval_ns) if winner and winner.interval_ns else None,
+        "strategy": decision.strategy,
+        "candidates": len(decision.candidates),
+        "created_s": decision.created_s,
+    }
+
+
+def _tables(picks: Picks) -> Iterable[Table]:
+    """One table for each hardware, and one for its measured peaks."""
+
+    def group(pick: tuple[Address, Decision]) -> tuple[str, str, bool]:
+        address, decision = pick
+        return decision.device, address.hardware, is_peak(address)
+
+    ordered = sorted(picks, key=group)
+    labels = [label for label, _ in {group(pick)[:2] for pick in ordered}]
+    for (label, digest, peaks), members in groupby(ordered, group):
+        # Two drivers of one device may go by one name.
+        title = f"{label} (hardware {digest[:8]})" if labels.count(label) > 1 else label
+        yield _table(list(members), f"peaks of {title}" if peaks else title, peaks=peaks)
+
+
+def _table(picks: Picks, title: str, *, peaks: bool) -> Table:
+    apart = not peaks and any(address.environment != "default" for address, _ in picks)
+    rows = tuple(_row(address, decision, apart=apart) for address, decision in picks)
+    environment = ["environment"] if apart else []
+    columns = ("kernel", "key", "winner", ">time", *environment, "tuned")
+    return Table(columns, rows, title=title)
+
+
+def _row(address: Address, decision: Decision, *, apart: bool) -> tuple[str, ...]:
+    winner = decision.winner
+    return (
+        address.name,
+        address.key,
+        winner.name if winner else "–",
+        spread(winner.time_ns, winner.interval_ns) if winner else "–",
+        *([address.environment] if apart else []),
+        _when(decision)[:10],
+    )
+
+
+def _candidates(address: Address, decision: Decision) -> Table:
+    rows = tuple(
+        (
+            candidate.name,
+            spread(candidate.time_ns, candidate.interval_ns),
+            str(len(candidate.samples_ns)),
+            candidate.status,
+            candidate.reason,
+        )
+        for candidate in sorted(
+            decision.candidates, key=lambda c: (c.time_ns is None, c.time_ns or 0)
+        )
+    )
+    versions = ", ".join(f"{name} {version}" for name, version in decision.versions)
+    clock = decision.clock
+    plain = address.environment == "default" or is_peak(address)
+    environment = "" if plain else f" ({address.environment})"
+    return Table(
+        ("candidate", ">time", ">samples", "verdict", "why"),
+        rows,
+        title=f"{address.name} {address.key} on {decision.device}{environment}",
+        notes=(
+            f"Tuned {_when(decision)} UTC by {decision.strategy} in {decision.wall_s:.2f} s with "
+            f"{counted(decision.launches, 'launch')}; {clock.kind} clock in steps of "
+            f"{duration(clock.quantum_ns)}; {versions}",
+        ),
+    )
+
+
+def _when(decision: Decision) -> str:
+    return datetime.fromtimestamp(decision.created_s, UTC).strftime("%Y-%m-%d %H:%M")

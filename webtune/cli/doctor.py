@@ -1,33 +1,34 @@
-"""`webtune doctor` and `webtune adapters`: what this machine offers, and what is wrong with it.
+"""`webtune doctor`: what this machine offers, and what is wrong with it.
 
-Every finding that is wrong says what to do. Nothing is tuned and nothing stored.
+Every finding that is wrong says what to do. Nothing is tuned, and nothing is stored but the peaks
+that `--roofline` asks for.
 """
 
 from __future__ import annotations
 
 import argparse
 import array
-import json
 import platform
-import shutil
 import sys
 import warnings
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
 from importlib import metadata
 from importlib.util import find_spec
 from typing import Any
 
 import webtune as wt
-from webtune.cli.cache import PEAKS
+from webtune.cli.output import print_json, print_wrapped
+from webtune.cli.picks import is_peak
 from webtune.errors import StoreWarning, UsageError, WebtuneError
 from webtune.gpu.base import Clock
-from webtune.progress import peaks_shown
+from webtune.gpu.native.adapters import adapters
+from webtune.hosts.native import native_config
+from webtune.progress import peaks_with_progress
 from webtune.report.format import counted, duration
-from webtune.report.table import Table, wrapped
 from webtune.strategies.drive import complete
 
-__all__ = ["Finding", "adapters", "doctor"]
+__all__ = ["doctor"]
 
 _PROBE = """
 @group(0) @binding(0) var<storage, read> x: array<u32>;
@@ -46,44 +47,25 @@ _SHOWN_LIMITS = (
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing looked at. `advice` says what to do where something is wrong or only half good;
-    `broken` that webtune cannot do its job until that is done."""
+    """One thing that was looked at.
+
+    `advice` says what to do where something is wrong or only half good, and `broken` that webtune
+    cannot do its job until that is done. `facts` are the same as numbers and lists, for programs:
+    they become parts of the document of `--json`.
+    """
 
     topic: str
     text: str
     advice: str = ""
     broken: bool = False
-    facts: tuple[tuple[str, Any], ...] = ()
-    """The same as numbers and lists, for programs: parts of the document of `--json`."""
-
-
-def adapters(options: argparse.Namespace) -> int:
-    """List the adapters of this machine, the one that is used first."""
-    from webtune.gpu.native.adapters import adapters as found
-    from webtune.hosts.native import native_config
-
-    listed = found(native_config({}).wgpu)
-    if options.json:
-        print(json.dumps([asdict(one) for one in listed], indent=2))
-        return 0
-    if not listed:
-        print("no adapter was found; `webtune doctor` says what to do", file=sys.stderr)
-        return 1
-    rows = tuple(
-        (str(place), one.device, one.kind, one.backend, one.driver, ", ".join(one.features) or "–")
-        for place, one in enumerate(listed)
-    )
-    note = "The first is used unless --adapter names a part of another's name."
-    columns = (">", "adapter", "kind", "backend", "driver", "features")
-    Table(columns, rows, notes=(note,), strong=frozenset({0})).show()
-    return 0
+    facts: Mapping[str, Any] = field(default_factory=dict)
 
 
 def doctor(options: argparse.Namespace) -> int:
     """Look at everything; 1 when something is broken, else 0."""
     findings = list(_findings(options.adapter, roofline=options.roofline))
     if options.json:
-        print(json.dumps(_document(findings), indent=2))
+        print_json(_document(findings))
     else:
         _print(findings)
     return 1 if any(finding.broken for finding in findings) else 0
@@ -91,30 +73,28 @@ def doctor(options: argparse.Namespace) -> int:
 
 def _document(findings: list[Finding]) -> dict[str, Any]:
     """The verdict, the numbers, and the sentences: times in ns, sizes in WebGPU's units."""
-    facts = {name: value for finding in findings for name, value in finding.facts}
-    problems = [finding for finding in findings if finding.broken]
-    return {
-        "ok": not problems,
-        "problems": [f"{finding.topic}: {finding.text}" for finding in problems],
-        **facts,
-        "findings": [
-            {name: getattr(finding, name) for name in ("topic", "text", "advice", "broken")}
-            for finding in findings
-        ],
-    }
+    document: dict[str, Any] = {"ok": True, "problems": []}
+    sentences = []
+    for finding in findings:
+        if finding.broken:
+            document["ok"] = False
+            document["problems"].append(f"{finding.topic}: {finding.text}")
+        sentence = asdict(finding)
+        document |= sentence.pop("facts")
+        sentences.append(sentence)
+    return {**document, "findings": sentences}
 
 
 def _print(findings: list[Finding]) -> None:
     widest = max(len(finding.topic) for finding in findings)
     indent = " " * (widest + 4)
-    # A pipe has no columns: a hundred are readable wherever it ends.
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 100
     for finding in findings:
         sign = "✗" if finding.broken else "!" if finding.advice else "✓"
-        lines = wrapped(f"{sign} {finding.topic:<{widest}}  {finding.text}", width, indent)
+        text = f"{sign} {finding.topic:<{widest}}  {finding.text}"
+        # A pipe has no columns: a hundred are readable wherever it ends.
+        print_wrapped(text, indent, piped_width=100)
         if finding.advice:
-            lines += wrapped(f"{indent}→ {finding.advice}", width, indent + "  ")
-        print("\n".join(lines))
+            print_wrapped(f"{indent}→ {finding.advice}", indent + "  ", piped_width=100)
     broken = sum(finding.broken for finding in findings)
     print(f"{broken} broken" if broken else "nothing is broken")
 
@@ -175,16 +155,13 @@ def _adapter_advice(wanted: str | None) -> str:
 
 def _misnamed(wanted: str | None) -> bool:
     """Whether there are adapters, and only none of the name that was asked for."""
-    from webtune.gpu.native.adapters import adapters as found
-    from webtune.hosts.native import native_config
-
     config = native_config({"adapter": wanted} if wanted else {})
     try:
-        listed = found(config.wgpu)
+        listed = adapters(config.wgpu)
     except WebtuneError:
         return False
     part = (config.adapter or "").lower()
-    return bool(listed) and not any(part in one.text.lower() for one in listed)
+    return bool(listed) and not any(part in adapter.text.lower() for adapter in listed)
 
 
 def _device(tuner: wt.Tuner) -> Iterator[Finding]:
@@ -195,33 +172,27 @@ def _device(tuner: wt.Tuner) -> Iterator[Finding]:
         "adapter",
         device.identity.label,
         "this is a software adapter: its picks are right for it alone" if software else "",
-        facts=(
-            ("adapter", {"label": device.identity.label, "software": software, **facts}),
-            ("hardware", device.identity.digest),
-        ),
+        facts={
+            "adapter": {"label": device.identity.label, "software": software, **facts},
+            "hardware": device.identity.digest,
+        },
     )
     yield Finding("driver", facts.get("description") or "not told")
     features = sorted(device.features)
-    told = ", ".join(features) or "none"
-    yield Finding("features", told, facts=(("features", features),))
+    yield Finding("features", ", ".join(features) or "none", facts={"features": features})
     limits = (f"{name} {device.limits[name]:,}" for name in _SHOWN_LIMITS if name in device.limits)
     every = dict(sorted(device.limits.items()))
-    yield Finding("limits", ", ".join(limits), facts=(("limits", every),))
+    yield Finding("limits", ", ".join(limits), facts={"limits": every})
     yield _clock(device.clock)
 
 
 def _clock(clock: Clock) -> Finding:
-    numbers = {
-        "kind": clock.kind,
-        "quantum_ns": clock.quantum_ns,
-        "period_ns": clock.period_ns,
-    }
     text, advice = f"{clock.kind}, quantum {duration(clock.quantum_ns)}", ""
     if clock.kind == "timestamp":
         text += f", {clock.period_ns:g} ns a tick"
     else:
         advice = "the device has no timestamp-query: times are coarser"
-    return Finding("clock", text, advice, facts=(("clock", numbers),))
+    return Finding("clock", text, advice, facts={"clock": asdict(clock)})
 
 
 def _computes(tuner: wt.Tuner) -> Finding:
@@ -243,7 +214,7 @@ def _computes(tuner: wt.Tuner) -> Finding:
 
 def _roofline(tuner: wt.Tuner) -> Finding:
     try:
-        peaks = peaks_shown(tuner)
+        peaks = peaks_with_progress(tuner)
     except WebtuneError as error:
         return Finding("roofline", f"could not be measured: {error}", "update the GPU's driver")
     numbers = {
@@ -254,13 +225,13 @@ def _roofline(tuner: wt.Tuner) -> Finding:
             {"working_set_bytes": size, "bytes_per_s": reached} for size, reached in peaks.cached
         ],
     }
-    return Finding("roofline", str(peaks), facts=(("roofline", numbers),))
+    return Finding("roofline", str(peaks), facts={"roofline": numbers})
 
 
 def _store(tuner: wt.Tuner, caught: list[Any]) -> Finding:
     store, hardware = tuner.store, tuner.device.identity.digest
     complete(store.open())
-    picks = [address for address, _ in store.entries() if not address.name.startswith(PEAKS)]
+    picks = [address for address, _ in store.entries() if not is_peak(address)]
     here = sum(address.hardware == hardware for address in picks)
     suspects = len(store.suspects(hardware))
     facts = {
@@ -271,7 +242,7 @@ def _store(tuner: wt.Tuner, caught: list[Any]) -> Finding:
         "barred": suspects,
     }
     text = f"{store.location}: {counted(len(picks), 'pick')}, {here} for this hardware"
-    advice = "; ".join(str(each.message) for each in caught)
+    advice = "; ".join(str(warning.message) for warning in caught)
     # Memory that was asked for is no fault.
     broken = not store.lasting and tuner.config.store not in ("memory", "none")
     if broken:
@@ -283,4 +254,4 @@ def _store(tuner: wt.Tuner, caught: list[Any]) -> Finding:
             "they hung or killed the device; edit them, or try again after "
             f"`webtune cache purge --hardware {hardware}`"
         )
-    return Finding("store", text, advice, broken=broken, facts=(("store", facts),))
+    return Finding("store", text, advice, broken=broken, facts={"store": facts})

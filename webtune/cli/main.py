@@ -27,14 +27,15 @@ class _Parser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
 
 
-def _command(module: str, function: str) -> Act:
-    """A command whose module is imported when it is used: `--help` needs none of them."""
+def _runs(parser: argparse.ArgumentParser, module: str, function: str) -> None:
+    """Have a parser's words run a function of `webtune.cli`. Its module is imported when it is
+    used: `--help` needs none of them."""
 
     def act(options: argparse.Namespace) -> int:
-        found: Act = getattr(importlib.import_module(f"webtune.cli.{module}"), function)
-        return found(options)
+        command: Act = getattr(importlib.import_module(f"webtune.cli.{module}"), function)
+        return command(options)
 
-    return act
+    parser.set_defaults(act=act)
 
 
 def _parser() -> _Parser:
@@ -43,31 +44,33 @@ def _parser() -> _Parser:
     )
     parser.add_argument("--version", action="store_true", help="print the version")
     words = parser.add_subparsers(title="commands", metavar="COMMAND")
-
-    doctor = words.add_parser("doctor", help="what this machine offers, and what is wrong")
-    _adapter(doctor)
-    doctor.add_argument(
-        "--roofline", action="store_true", help="measure the device's peaks too (remembered)"
-    )
-    _json(doctor)
-    doctor.set_defaults(act=_command("doctor", "doctor"))
-
+    _add_doctor(words.add_parser("doctor", help="what this machine offers, and what is wrong"))
     adapters = words.add_parser("adapters", help="list the adapters of this machine")
-    _json(adapters)
-    adapters.set_defaults(act=_command("doctor", "adapters"))
-
+    _add_json(adapters)
+    _runs(adapters, "adapters", "adapters")
     _add_tune(words.add_parser("tune", help="tune bundled kernels"))
     _add_cache(words.add_parser("cache", help="what is remembered"))
     _add_replay(words.add_parser("replay", help="judge protocols on recorded timings"))
     return parser
 
 
-def _json(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", help="print one JSON document")
+def _add_flag(parser: argparse.ArgumentParser, name: str, text: str) -> None:
+    parser.add_argument(name, action="store_true", help=text)
 
 
-def _adapter(parser: argparse.ArgumentParser) -> None:
+def _add_json(parser: argparse.ArgumentParser) -> None:
+    _add_flag(parser, "--json", "print one JSON document")
+
+
+def _add_adapter(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--adapter", metavar="TEXT", help="part of the name of the adapter to use")
+
+
+def _add_doctor(doctor: argparse.ArgumentParser) -> None:
+    _add_adapter(doctor)
+    _add_flag(doctor, "--roofline", "measure the device's peaks too (remembered)")
+    _add_json(doctor)
+    _runs(doctor, "doctor", "doctor")
 
 
 def _add_tune(tune: argparse.ArgumentParser) -> None:
@@ -79,53 +82,55 @@ def _add_tune(tune: argparse.ArgumentParser) -> None:
         help="default, large, small, or spelled out like 512x512x512; may be repeated",
     )
     tune.add_argument("--strategy", metavar="NAME", help="adaptive, fixed, …")
-    tune.add_argument("--fresh", action="store_true", help="measure even what is remembered")
-    tune.add_argument(
-        "--roofline", action="store_true", help="measure the device's peaks first (remembered)"
-    )
-    tune.add_argument("--no-check", action="store_true", help="do not check answers first")
-    tune.add_argument("--explain", action="store_true", help="show every candidate too")
-    tune.add_argument("--quiet", action="store_true", help="no progress")
-    _adapter(tune)
-    _json(tune)
-    tune.set_defaults(act=_command("tune", "tune"))
+    _add_flag(tune, "--fresh", "measure even what is remembered")
+    _add_flag(tune, "--roofline", "measure the device's peaks first (remembered)")
+    _add_flag(tune, "--no-check", "do not check answers first")
+    _add_flag(tune, "--explain", "show every candidate too")
+    _add_flag(tune, "--quiet", "no progress")
+    _add_adapter(tune)
+    _add_json(tune)
+    _runs(tune, "tune", "tune")
 
 
 def _add_cache(cache: argparse.ArgumentParser) -> None:
     words = cache.add_subparsers(title="commands", metavar="COMMAND", required=True)
 
-    def word(name: str, function: str, text: str, *, selects: bool) -> argparse.ArgumentParser:
+    def add(name: str, function: str, text: str) -> argparse.ArgumentParser:
         parser = words.add_parser(name, help=text, description=text)
-        parser.set_defaults(act=_command("cache", function))
-        if selects:
-            parser.add_argument("--kernel", dest="name", metavar="NAME", help="of this kernel")
-            parser.add_argument(
-                "--key", metavar="JSON", help="of this key, such as '[1024,1024]'; spaces are free"
-            )
-            parser.add_argument("--environment", metavar="NAME", help="of this environment")
-            parser.add_argument("--hardware", metavar="TEXT", help="part of a name, or a digest")
+        _runs(parser, "cache", function)
         return parser
 
-    def kernel(parser: argparse.ArgumentParser, everything: str) -> None:
-        parser.add_argument("word", nargs="?", metavar="KERNEL", help="of this kernel, as --kernel")
-        parser.add_argument("--all", action="store_true", help=everything)
-
     for name, function, text in (
-        ("list", "listing", "one line a pick"),
-        ("show", "show", "all that is remembered of picks"),
+        ("list", "list_picks", "one line a pick"),
+        ("show", "show_picks", "all that is remembered of picks"),
     ):
-        parser = word(name, function, text, selects=True)
-        kernel(parser, "the measured peaks of devices too")
-        _json(parser)
-    word("path", "path", "where the picks lie", selects=False)
-    kernel(word("purge", "forget", "forget picks", selects=True), "forget everything")
-    export = word("export", "export", "write picks as one JSON document", selects=True)
+        parser = add(name, function, text)
+        _add_selection(parser, everything="the measured peaks of devices too")
+        _add_json(parser)
+    add("path", "print_path", "where the picks lie")
+    _add_selection(add("purge", "purge", "forget picks"), everything="forget everything")
+    export = add("export", "export_picks", "write picks as one JSON document")
+    _add_selection(export)
     export.add_argument("file", nargs="?", default="-", help="a file, or - for standard output")
-    entry = word("import", "import_", "merge documents into the store", selects=False)
-    entry.add_argument("files", nargs="+", metavar="FILE", help="exported documents, or -")
-    merge = word("merge", "merge", "join exported documents into one", selects=False)
-    merge.add_argument("files", nargs="+", metavar="FILE", help="exported documents, or -")
+    import_ = add("import", "import_picks", "merge documents into the store")
+    merge = add("merge", "merge_bundles", "join exported documents into one")
+    for parser in (import_, merge):
+        parser.add_argument("files", nargs="+", metavar="FILE", help="exported documents, or -")
     merge.add_argument("--output", "-o", default="-", metavar="FILE", help="where to write")
+
+
+def _add_selection(parser: argparse.ArgumentParser, everything: str = "") -> None:
+    """The options that name picks; a plain word and `--all` where there is something to say of
+    everything."""
+    parser.add_argument("--kernel", dest="name", metavar="NAME", help="of this kernel")
+    parser.add_argument(
+        "--key", metavar="JSON", help="of this key, such as '[1024,1024]'; spaces are free"
+    )
+    parser.add_argument("--environment", metavar="NAME", help="of this environment")
+    parser.add_argument("--hardware", metavar="TEXT", help="part of a name, or a digest")
+    if everything:
+        parser.add_argument("word", nargs="?", metavar="KERNEL", help="of this kernel, as --kernel")
+        _add_flag(parser, "--all", everything)
 
 
 def _add_replay(replay: argparse.ArgumentParser) -> None:
@@ -164,8 +169,8 @@ def _add_replay(replay: argparse.ArgumentParser) -> None:
         metavar="FRACTION",
         help="a common ramp: 0.1 makes all 10 %% slower in ten launches of every candidate",
     )
-    _json(measure)
-    measure.set_defaults(act=_command("replay", "measure"))
+    _add_json(measure)
+    _runs(measure, "replay", "measure")
 
 
 _SPACES = """\

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 
 from webtune import replay
+from webtune.cli.output import print_json
 from webtune.errors import UsageError
 
 __all__ = ["measure"]
@@ -26,7 +26,7 @@ def measure(options: argparse.Namespace) -> int:
         drift=options.drift,
     )
     if options.json:
-        print(json.dumps(found, indent=2))
+        print_json(found)
     else:
         replay.table([found]).show()
     return 0

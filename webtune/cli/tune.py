@@ -1,26 +1,26 @@
-"""`webtune tune`: bundled kernels on a real adapter. What is decided elsewhere is shown here."""
+"""`webtune tune`: tunes bundled kernels on a real adapter, and prints what was decided."""
 
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import webtune as wt
 from webtune import bundled as kernels
 from webtune.bundled import Bundled
+from webtune.bundled.base import Size
+from webtune.cli.output import print_json
 from webtune.errors import DeviceLost, UsageError, WebtuneError
-from webtune.progress import peaks_shown, shown
+from webtune.progress import peaks_with_progress, show_progress
 from webtune.report.format import counted, duration, factor, rate, spread
 from webtune.report.report import TuneReport, candidate_table
 from webtune.report.table import Table
 from webtune.tuning.peaks import BELIEVED
 
 __all__ = ["tune"]
-
-Size = tuple[int, ...]
 
 
 def tune(options: argparse.Namespace) -> int:
@@ -31,18 +31,20 @@ def tune(options: argparse.Namespace) -> int:
     settings = {name: value for name, value in given.items() if value is not None}
     with wt.open_tuner(**settings) as tuner:
         if options.roofline:
-            peaks_shown(tuner, quiet=options.quiet)
-        entries = []
-        reports: list[TuneReport] = []
-        for bundled, size in wanted:
-            entry, report = _tune_one(tuner, bundled, size, options)
-            entries.append(entry)
-            if report is not None:
-                reports.append(report)
+            peaks_with_progress(tuner, quiet=options.quiet)
+        results = [_tune_one(tuner, bundled, size, options) for bundled, size in wanted]
+        entries = [entry for entry, _ in results]
         if options.json:
-            print(json.dumps({"device": _device(tuner), "results": entries}, indent=2))
+            print_json({"device": _device(tuner), "results": entries})
         else:
-            _print(tuner, entries, reports, options)
+            if options.explain:
+                for _, report in results:
+                    if report is not None:
+                        candidate_table(report).show()
+                        print()
+            _summary(tuner, entries).show()
+            for error in filter(None, (entry.get("error") for entry in entries)):
+                print(f"webtune: {error}", file=sys.stderr)
     return 1 if any("error" in entry for entry in entries) else 0
 
 
@@ -73,9 +75,9 @@ def _tune_one(
 ) -> tuple[dict[str, Any], TuneReport | None]:
     args = [tuner.upload(array) for array in bundled.arguments(size)]
     bundled.kernel.check = None if options.no_check else bundled.check(size)
-    text = "x".join(map(str, size))
+    title = f"{bundled.name} {'x'.join(map(str, size))}"
     try:
-        with shown(f"{bundled.name} {text}", len(bundled.kernel), quiet=options.quiet) as progress:
+        with show_progress(title, len(bundled.kernel), quiet=options.quiet) as progress:
             report = tuner.tune(bundled.kernel, *args, fresh=options.fresh, progress=progress)
     except (DeviceLost, UsageError):
         raise
@@ -106,32 +108,12 @@ def _device(tuner: wt.Tuner) -> dict[str, Any]:
         "digest": device.identity.digest,
         "facts": dict(device.identity.facts),
         "features": sorted(device.features),
-        "clock": {
-            "kind": device.clock.kind,
-            "quantum_ns": device.clock.quantum_ns,
-            "period_ns": device.clock.period_ns,
-        },
+        "clock": asdict(device.clock),
         "store": tuner.store.location,
     }
 
 
-def _print(
-    tuner: wt.Tuner,
-    entries: list[dict[str, Any]],
-    reports: list[TuneReport],
-    options: argparse.Namespace,
-) -> None:
-    if options.explain:
-        for report in reports:
-            candidate_table(report).show()
-            print()
-    summary(tuner, entries).show()
-    for entry in entries:
-        if "error" in entry:
-            print(f"webtune: {entry['error']}", file=sys.stderr)
-
-
-def summary(tuner: wt.Tuner, entries: list[dict[str, Any]]) -> Table:
+def _summary(tuner: wt.Tuner, entries: list[dict[str, Any]]) -> Table:
     """One row a kernel and size, and a last line that says what was measured."""
     peaks = any(entry.get("roofline") for entry in entries)
     out = any(entry.get("rejected") or entry.get("failed") for entry in entries)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import difflib
-
-from webtune.errors import UsageError
+from webtune.errors import UsageError, choices_text
 from webtune.strategies.adaptive import adaptive
 from webtune.strategies.fixed import fixed
 from webtune.strategies.model import Strategy
@@ -29,7 +27,5 @@ def get(name: str) -> Strategy:
     """The strategy of that name, called as `strategy(problem, config)`. `UsageError` for another
     name, with those there are."""
     if name not in _STRATEGIES:
-        near = difflib.get_close_matches(str(name), _STRATEGIES, n=1)
-        meant = f"did you mean {near[0]!r}? There" if near else "there"
-        raise UsageError(f"no strategy {name!r}; {meant} are {', '.join(_STRATEGIES)}")
+        raise UsageError(f"no strategy {name!r}; {choices_text(name, _STRATEGIES)}")
     return _STRATEGIES[name]

@@ -46,107 +46,8 @@ CHROMIUM_ARGUMENTS = (
 )
 """What makes a headless Chromium compute on the processor, on any machine, and nothing else."""
 
-_MIME = {
-    ".whl": "application/zip",
-    ".wasm": "application/wasm",
-    ".mjs": "text/javascript",
-    ".js": "text/javascript",
-    ".json": "application/json",
-}
-_INSIDE = "/_webtune/"
-_PAGE = """<!doctype html><meta charset="utf-8"><title>webtune test page</title>
-<link rel="icon" href="data:,"><script type="module">
-import * as inside from "./inside.mjs"; window.inside = inside;
-</script>"""
-_SCRIPT = r"""
-const HARNESS = `
-import importlib, inspect, json, linecache, traceback
-_counter = [0]
-def _webtune_load(source, name):
-    _counter[0] += 1
-    filename = f"<test {_counter[0]}>"
-    # Python must find the source again: what a kernel's functions say is part of its identity.
-    linecache.cache[filename] = (len(source), None, source.splitlines(True), filename)
-    space = {"__name__": "inside"}
-    exec(compile(source, filename, "exec"), space)
-    return space[name]
-def _webtune_failed(error):
-    return json.dumps({"kind": type(error).__name__, "message": str(error),
-                       "traceback": traceback.format_exc()})
-async def _webtune_call(source, name, arguments):
-    try:
-        value = _webtune_load(source, name)(**json.loads(arguments))
-        return json.dumps({"value": await value if inspect.isawaitable(value) else value})
-    except BaseException as error:
-        return _webtune_failed(error)
-def _webtune_block(source, name, arguments):
-    try:
-        return json.dumps({"value": _webtune_load(source, name)(**json.loads(arguments))})
-    except BaseException as error:
-        return _webtune_failed(error)
-`;
-export async function startHere({ runtime, wheels }) {
-  const began = performance.now();
-  const { loadPyodide } = await import(runtime + "pyodide.mjs");
-  const python = await loadPyodide({ indexURL: runtime });
-  const loaded = performance.now();
-  for (const wheel of wheels) {
-    // loadPackage itself goes on without what it could not load.
-    const failed = [], errorCallback = message => failed.push(message);
-    await python.loadPackage(wheel, { messageCallback: () => {}, errorCallback });
-    if (failed.length) throw new Error(`${wheel} did not load: ${failed.join("; ")}`);
-  }
-  python.runPython(HARNESS);
-  const call = python.globals.get("_webtune_call"), block = python.globals.get("_webtune_block");
-  const times = { pyodide: loaded - began, packages: performance.now() - loaded };
-  return { python, times, call: (source, name, args, blocking) =>
-    blocking ? block.callPromising(source, name, args) : call(source, name, args) };
-}
-export async function start(options, inWorker) {
-  if (!inWorker) {
-    window.inside_python = await startHere(options);
-    return window.inside_python.times;
-  }
-  const worker = new Worker(new URL("./worker.mjs", import.meta.url), { type: "module" });
-  const waiting = new Map(); let last = 0;
-  worker.onmessage = ({ data }) => {
-    const { done, failed } = waiting.get(data.id);
-    waiting.delete(data.id);
-    if (data.error) failed(new Error(data.error)); else done(data.value);
-  };
-  worker.onerror = event => {
-    for (const { failed } of waiting.values()) failed(new Error(event.message));
-  };
-  const ask = message => new Promise((done, failed) => {
-    waiting.set(++last, { done, failed }); worker.postMessage({ id: last, ...message });
-  });
-  window.inside_python = { worker, call: (source, name, args, blocking) =>
-    ask({ source, name, args, blocking }) };
-  return ask({ options });
-}
-"""
-_WORKER = r"""
-import { startHere } from "./inside.mjs";
-let started = null;
-self.onmessage = async ({ data }) => {
-  try {
-    let value;
-    if (data.options) { started = await startHere(data.options); value = started.times; }
-    else value = await started.call(data.source, data.name, data.args, data.blocking);
-    self.postMessage({ id: data.id, value });
-  } catch (error) { self.postMessage({ id: data.id, error: String(error) }); }
-};
-"""
-_CALL = """([source, name, args, ms, blocking]) => Promise.race([
-  window.inside_python.call(source, name, args, blocking),
-  new Promise((_, late) =>
-    setTimeout(() => late(new Error(`${name} did not end in ${ms} ms`)), ms)),
-])"""
-_ADAPTER = """async () => {
-  if (!navigator.gpu) return "no navigator.gpu";
-  const adapter = await navigator.gpu.requestAdapter();
-  return adapter ? "" : "no adapter";
-}"""
+_PAGE = "_webtune"
+"""Where `serve` shows the page that runs Python functions; its files lie in `page/` beside this."""
 
 
 class PageError(AssertionError):
@@ -204,7 +105,7 @@ class PythonPage:
     ) -> Any:
         """The same for a text that defines the function `name`."""
         call = [source, name, json.dumps(arguments), round(timeout_s * 1000), blocking]
-        answer = json.loads(self.page.evaluate(_CALL, call))
+        answer = json.loads(self.page.evaluate("call => window.inside.call(call)", call))
         if "kind" in answer:
             raise PageError(answer["kind"], answer["message"], answer["traceback"])
         return answer["value"]
@@ -213,10 +114,7 @@ class PythonPage:
 def chromium_path() -> str | None:
     """The Chromium to start: WEBTUNE_TEST_CHROMIUM, else the system's, else None for
     Playwright's own."""
-    named = os.environ.get("WEBTUNE_TEST_CHROMIUM")
-    if named:
-        return named
-    return shutil.which("chromium")
+    return os.environ.get("WEBTUNE_TEST_CHROMIUM") or shutil.which("chromium")
 
 
 @contextmanager
@@ -237,6 +135,14 @@ def chromium(arguments: Sequence[str] = CHROMIUM_ARGUMENTS) -> Iterator[Any]:
 class _Handler(http.server.SimpleHTTPRequestHandler):
     """Files of several folders by the first part of the path, with the headers Pyodide needs."""
 
+    extensions_map = {  # noqa: RUF012
+        **http.server.SimpleHTTPRequestHandler.extensions_map,
+        ".js": "text/javascript",
+        ".mjs": "text/javascript",
+        ".wasm": "application/wasm",
+        ".whl": "application/zip",
+    }
+
     def __init__(
         self, *args: Any, folders: Mapping[str, Path], isolated: bool, **more: Any
     ) -> None:
@@ -250,23 +156,6 @@ class _Handler(http.server.SimpleHTTPRequestHandler):
         head, _, rest = relative.partition("/")
         folder = self.folders.get(head)
         return str(folder / rest) if folder is not None else str(self.folders[""] / relative)
-
-    def do_GET(self) -> None:
-        inside = {"": _PAGE, "inside.mjs": _SCRIPT, "worker.mjs": _WORKER}
-        path = self.path.partition("?")[0]
-        if path.startswith(_INSIDE) and path.removeprefix(_INSIDE) in inside:
-            name = path.removeprefix(_INSIDE)
-            body = inside[name].encode()
-            self.send_response(200)
-            self.send_header("Content-Type", _MIME.get(Path(name).suffix, "text/html"))
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-            return
-        super().do_GET()
-
-    def guess_type(self, path: str | os.PathLike[str]) -> str:
-        return _MIME.get(Path(path).suffix) or super().guess_type(path)
 
     def end_headers(self) -> None:
         if self.isolated:
@@ -283,7 +172,11 @@ class _Handler(http.server.SimpleHTTPRequestHandler):
 def serve(folders: Mapping[str, Path], *, isolated: bool = True) -> Iterator[str]:
     """Serve folders on localhost (`{"pyodide": path}` under /pyodide/, `""` for the rest); gives
     the origin. `isolated` sends COOP and COEP, which sharpen the page's clock."""
-    rooted = {"": Path(os.devnull).parent / "nothing", **folders}
+    rooted = {
+        "": Path(os.devnull).parent / "nothing",
+        _PAGE: Path(__file__).with_name("page"),
+        **folders,
+    }
     handler = functools.partial(_Handler, folders=rooted, isolated=isolated)
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
@@ -328,17 +221,19 @@ def open_python(
 ) -> PythonPage:
     """Load Pyodide and wheels into a Playwright page, or into a module worker of it.
 
-    `runtime` and `wheels` are paths on `origin` (the runtime's folder ends in "/"). `prepare` is
-    JavaScript that runs in the page before Pyodide loads. The page leaves where it is for one of
-    `serving`'s own; a page of yours loads Pyodide by itself. Raises `HostUnavailable` where the
-    page has no adapter, so that a test cannot pass without one, and where Pyodide or a wheel does
-    not load.
+    - `origin`: what `serve` gave. The page goes to one that is served there.
+    - `runtime`, `wheels`: paths on `origin`; the runtime's folder ends in "/".
+    - `worker`: whether Python runs in a worker of the page.
+    - `prepare`: JavaScript that runs in the page before Pyodide loads.
+
+    Raises `HostUnavailable` where the page has no adapter, so that a test cannot pass without one,
+    and where Pyodide or a wheel does not load.
     """
-    page.goto(origin + _INSIDE)
+    page.goto(f"{origin}/{_PAGE}/")
     page.wait_for_function("() => window.inside !== undefined")
-    trouble = page.evaluate(_ADAPTER)
-    if trouble:
-        raise HostUnavailable(f"this browser cannot compute: {trouble}")
+    missing = page.evaluate("() => window.inside.missing()")
+    if missing:
+        raise HostUnavailable(f"this browser cannot compute: {missing}")
     if prepare:
         page.evaluate(prepare)
     options = {"runtime": origin + runtime, "wheels": [origin + wheel for wheel in wheels]}

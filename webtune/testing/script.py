@@ -1,15 +1,64 @@
-"""What can go wrong with a scripted GPU: its clock's faults, and those of its programs."""
+"""What a test scripts of a GPU: its adapter, its times, its clock and what goes wrong."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from webtune.gpu.base import Clock
+from webtune.gpu.base import Clock, Dispatch
 
-__all__ = ["Faults", "ScriptedClock", "matching", "named"]
+__all__ = ["Duration", "Effect", "Faults", "Pace", "ScriptedAdapter", "ScriptedClock"]
+
+Duration = int | Sequence[int] | Callable[[int, int], int]
+"""The time of one execution in ns: always the same, or a list that is taken in order and starts
+again, or a function of (launch number of this program, virtual time in ns)."""
+
+Effect = Callable[[Sequence[memoryview], Dispatch], None]
+"""What a dispatch does to its buffers, given as writable bytes in the order of their bindings."""
+
+LIMITS: Mapping[str, int] = {
+    "maxBufferSize": 1 << 28,
+    "maxComputeInvocationsPerWorkgroup": 256,
+    "maxComputeWorkgroupSizeX": 256,
+    "maxComputeWorkgroupSizeY": 256,
+    "maxComputeWorkgroupSizeZ": 64,
+    "maxComputeWorkgroupStorageSize": 16384,
+    "maxComputeWorkgroupsPerDimension": 65535,
+    "maxStorageBufferBindingSize": 1 << 27,
+    "maxUniformBufferBindingSize": 65536,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScriptedAdapter:
+    """What a scripted GPU says of itself. `limits` are those that differ from the usual ones."""
+
+    label: str = "scripted GPU"
+    features: frozenset[str] = frozenset({"timestamp-query", "shader-f16", "subgroups"})
+    limits: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pace:
+    """How fast a scripted GPU is, in ns of virtual time.
+
+    - `default_ns`: the time of programs whose duration is not given.
+    - `cold_ns`: what the first launch of a program takes longer.
+    - `launch_ns`: what every launch takes before it runs; `latency_ns`: what every answer takes.
+    - `noise`: the relative spread of times, drawn with `seed`.
+    - `speed`: a function of virtual time that every duration is multiplied by, for a GPU that
+      heats up.
+    """
+
+    default_ns: int = 100_000
+    cold_ns: int = 0
+    launch_ns: int = 20_000
+    latency_ns: int = 200_000
+    noise: float = 0.0
+    seed: int = 0
+    speed: Callable[[int], float] = lambda now_ns: 1.0
 
 
 def _every(step: int, count: int) -> bool:
@@ -83,17 +132,25 @@ class Faults:
 
 
 def matching(table: Mapping[str, Any], label: str) -> Any:
-    """The entry of a label: its own, else that of the longest part of it in whole words."""
+    """The value of a label: its own, else that of the longest part of it in whole words, else
+    None."""
     if label in table:
         return table[label]
-    parts = [part for part in table if _is_part(part, label)]
-    return table[max(parts, key=len)] if parts else None
+    return table.get(max(filter(_part_of(label), table), key=len, default=""))
 
 
 def named(labels: Collection[str], label: str) -> bool:
-    return any(_is_part(part, label) for part in labels)
+    """Whether the label, or a part of it in whole words, is one of the labels."""
+    return any(map(_part_of(label), labels))
 
 
-def _is_part(part: str, label: str) -> bool:
+def _part_of(label: str) -> Callable[[str], bool]:
     # WG=3 is no part of WG=32.
-    return re.search(rf"(?<!\w){re.escape(part)}(?!\w)", label) is not None
+    return lambda part: re.search(rf"(?<!\w){re.escape(part)}(?!\w)", label) is not None
+
+
+def duration_ns(given: Any, launch: int, now_ns: int) -> int:
+    """The time that a `Duration` gives for a program's launch of that number, from 0."""
+    if callable(given):
+        return int(given(launch, now_ns))
+    return int(given if isinstance(given, int) else given[launch % len(given)])

@@ -238,7 +238,7 @@ class Gather:
 
         `progress(done, total, gathered)` is called after each key; `listen` gets the events of all
         tunes as those of one tune of `candidates` candidates, so that one bar
-        (`webtune.progress.shown`) shows them. `strategy` and `fresh` as in `Tuner.tune`.
+        (`webtune.progress.show_progress`) shows them. `strategy` and `fresh` as in `Tuner.tune`.
         """
         return complete(self.tune_async(progress, listen=listen, strategy=strategy, fresh=fresh))
 
