@@ -316,7 +316,6 @@ SHORTEN = (
     "--no-remove-explicit-return-none",
     "--no-remove-object-base",
     "--no-remove-variable-annotations",
-    "--no-rename-locals",
 )
 """For `pyminify`: comments, docstrings, annotations of functions and spaces go, names stay."""
 

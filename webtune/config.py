@@ -14,8 +14,6 @@ from typing import Any
 
 from webtune.errors import ConfigError, choices_text, did_you_mean
 
-__all__ = ["Config", "Knob", "knobs", "resolve"]
-
 PREFIX = "WEBTUNE_"
 RESERVED_PREFIXES = ("WEBTUNE_TEST_", "WEBTUNE_BUILD_")
 """Variables that tests and the build read. They are no knobs and are passed over here."""

@@ -17,8 +17,6 @@ from webtune.tuner import Tuner
 from webtune.tuning.peaks import Peaks
 from webtune.tuning.probes import most_candidates
 
-__all__ = ["peaks_with_progress", "show_progress"]
-
 Listener = Callable[[ProgressEvent], None]
 _LINES_EVERY_S = 5.0
 

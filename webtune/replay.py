@@ -23,8 +23,6 @@ from webtune.report.table import Table
 from webtune.strategies import drive, get, names
 from webtune.strategies.model import Problem, Reading, Round
 
-__all__ = ["PROTOCOLS", "Space", "load", "measure", "table"]
-
 FASTEST_SHARE = 0.05
 LEAST_POOL = 60
 RAMP_LAUNCHES = 10

@@ -26,8 +26,6 @@ from webtune.tuning.runner import Runner
 from webtune.tuning.scheduler import Scheduler
 from webtune.tuning.transfer import BufferOwner
 
-__all__ = ["Tuner", "gather"]
-
 
 class Tuner(BufferOwner, Closing):
     """Tunes kernels on one device, remembers the winners and runs them.

@@ -21,22 +21,6 @@ from webtune.kernel.tunable_set import TunableSet
 from webtune.kernel.work import Work
 from webtune.measure.check import AllClose
 
-__all__ = [
-    "Bundled",
-    "Size",
-    "equal_shapes",
-    "extents",
-    "f32",
-    "fold",
-    "numpy",
-    "u32",
-    "vec4_count",
-    "wgsl_constants",
-    "wgsl_sections",
-    "written_out",
-    "zeros",
-]
-
 Size = tuple[int, ...]
 """A problem's extents in elements, in the order that the kernel's module names them."""
 

@@ -11,8 +11,6 @@ from webtune.gpu.native.adapters import adapters as found_adapters
 from webtune.hosts.native import native_config
 from webtune.report.table import Table
 
-__all__ = ["adapters"]
-
 
 def adapters(options: argparse.Namespace) -> int:
     """List the adapters, the one that is used first."""

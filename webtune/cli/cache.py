@@ -19,16 +19,6 @@ from webtune.store.base import Address, Selector
 from webtune.store.bundle import Bundle
 from webtune.store.decision import Decision, document
 
-__all__ = [
-    "export_picks",
-    "import_picks",
-    "list_picks",
-    "merge_bundles",
-    "print_path",
-    "purge",
-    "show_picks",
-]
-
 NO_MATCH = "no pick matches; `webtune cache list` shows all there are"
 
 

@@ -28,8 +28,6 @@ from webtune.progress import peaks_with_progress
 from webtune.report.format import counted, duration
 from webtune.strategies.drive import complete
 
-__all__ = ["doctor"]
-
 _PROBE = """
 @group(0) @binding(0) var<storage, read> x: array<u32>;
 @group(0) @binding(1) var<storage, read_write> y: array<u32>;

@@ -15,8 +15,6 @@ from typing import NoReturn
 
 from webtune.errors import HostUnavailable, NoValidKernel, UsageError, WebtuneError
 
-__all__ = ["main"]
-
 Act = Callable[[argparse.Namespace], int]
 
 

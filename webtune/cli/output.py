@@ -9,8 +9,6 @@ from typing import Any
 
 from webtune.report.table import wrapped
 
-__all__ = ["print_json", "print_wrapped"]
-
 
 def print_json(value: Any) -> None:
     """Print one JSON document."""

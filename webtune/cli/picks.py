@@ -16,8 +16,6 @@ from webtune.store.decision import Decision
 from webtune.strategies.drive import complete
 from webtune.tuning.probes import ARITHMETIC
 
-__all__ = ["Picks", "Selection", "counts_text", "is_peak", "open_store"]
-
 Picks = list[tuple[Address, Decision]]
 
 _PEAKS = ARITHMETIC.name.rpartition(".")[0] + "."

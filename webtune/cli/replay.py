@@ -9,8 +9,6 @@ from webtune import replay
 from webtune.cli.output import print_json
 from webtune.errors import UsageError
 
-__all__ = ["measure"]
-
 
 def measure(options: argparse.Namespace) -> int:
     """Run the trials and print regret and launches."""

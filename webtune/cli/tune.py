@@ -20,8 +20,6 @@ from webtune.report.report import TuneReport, candidate_table
 from webtune.report.table import Table
 from webtune.tuning.peaks import BELIEVED
 
-__all__ = ["tune"]
-
 
 def tune(options: argparse.Namespace) -> int:
     """Tune what was asked for; 1 when a kernel had no candidate left, else 0."""

@@ -18,8 +18,6 @@ from functools import lru_cache, partial
 from types import CodeType
 from typing import Any, NamedTuple, TypeVar
 
-__all__ = ["Names", "code_text", "names_of"]
-
 _PARSING = threading.Lock()
 _TRIES = 5
 _LONGEST = 2_000_000

@@ -48,8 +48,6 @@ from webtune.fingerprint import classes, functions, values
 from webtune.fingerprint.packages import is_process_state, package_of, type_name
 from webtune.fingerprint.walk import Describe, Walk
 
-__all__ = ["content_of"]
-
 MOST_WALKS = 4
 
 _BASES = (list, tuple, deque, set, frozenset, dict, Enum, *values.SCALARS)

@@ -14,8 +14,6 @@ from typing import Any
 
 from webtune.errors import KeyUnserialisable
 
-__all__ = ["MEASUREMENT_SCHEMA", "candidate_id", "canonical", "digest", "set_fingerprint"]
-
 MEASUREMENT_SCHEMA = 1
 """Raised when samples come to mean something else, so that earlier ones are not compared."""
 

@@ -6,8 +6,6 @@ import os
 import sys
 from functools import cache
 
-__all__ = ["is_library", "is_process_state", "package_of", "type_name"]
-
 _LIBRARIES = frozenset({"js", "numpy", "pyodide", "pyodide_js", "webtune", "wgpu"})
 """Libraries beside the standard one: their code is of a version, and not the kernel's."""
 

@@ -8,8 +8,6 @@ from typing import Any
 
 from webtune.fingerprint.packages import is_library, package_of, type_name
 
-__all__ = ["REFLECTING", "Describe", "Walk"]
-
 MOST_PARTS = 20_000
 MOST_DEPTH = 40
 

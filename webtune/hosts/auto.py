@@ -7,8 +7,6 @@ from typing import Any
 
 from webtune.tuner import Tuner
 
-__all__ = ["open_tuner", "open_tuner_async", "platform"]
-
 
 def platform() -> str:
     """ "browser" under Pyodide, else "native"."""

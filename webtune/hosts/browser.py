@@ -22,8 +22,6 @@ from webtune.hosts.shared import Stores, is_device, own_version, prepare
 from webtune.store.opfs import OpfsStore
 from webtune.tuner import Tuner
 
-__all__ = ["STORES", "BrowserHost", "adopt_device", "open_browser", "open_device"]
-
 log = logging.getLogger("webtune")
 
 _OPENING = ("features", "limits", "timestamps", "power")

@@ -23,8 +23,6 @@ from webtune.store.sqlite import SqliteStore
 from webtune.strategies.drive import complete
 from webtune.tuner import Tuner
 
-__all__ = ["STORES", "NativeHost", "native_config", "open_native", "open_native_async"]
-
 
 class NativeHost:
     """A process of its own: calls wait, and the adaptive strategy may take its rounds."""

@@ -20,8 +20,6 @@ from webtune.tuner import Tuner
 from webtune.tuning.context import Context
 from webtune.tuning.host import Host
 
-__all__ = ["Opening", "is_device", "own_version", "prepare"]
-
 
 def own_version() -> tuple[str, str]:
     """webtune and its version, for decisions."""

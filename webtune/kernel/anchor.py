@@ -15,8 +15,6 @@ from fractions import Fraction
 
 from webtune.errors import UsageError
 
-__all__ = ["Level", "anchor", "at_level"]
-
 
 class Level(StrEnum):
     """How finely shapes are told apart: fewer keys to tune first, most keys last."""

@@ -19,19 +19,6 @@ from webtune.errors import ArgumentError, KernelError
 from webtune.gpu.base import Device, Handle
 from webtune.kernel.wgsl import BindingDecl
 
-__all__ = [
-    "Argument",
-    "Buffer",
-    "HostArray",
-    "as_host_array",
-    "bind_argument",
-    "check_argument",
-    "describe",
-    "dtype_bytes",
-    "host_view",
-    "numpy_or_none",
-]
-
 _FORMATS = {
     "f16": "e", "f32": "f", "f64": "d", "i8": "b", "i16": "h", "i32": "i", "i64": "q",
     "u8": "B", "u16": "H", "u32": "I", "u64": "Q", "bool": "?",

@@ -15,8 +15,6 @@ from webtune.kernel.options import call_option
 from webtune.kernel.recorder import Recorder
 from webtune.kernel.space import Params
 
-__all__ = ["Candidate", "Enumeration", "Group", "Memberships", "Priority", "Record"]
-
 Priority = int | Callable[[Any], int]
 """A whole number, or a function of the key that gives one."""
 

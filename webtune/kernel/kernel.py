@@ -28,8 +28,6 @@ from webtune.kernel.tunable_set import SetOptions, TunableSet
 from webtune.kernel.wgsl import Interface, interface
 from webtune.kernel.work import Work, checked_work
 
-__all__ = ["Kernel", "KernelOptions"]
-
 Workgroups = Callable[..., int | Sequence[int]] | int | Sequence[int]
 
 

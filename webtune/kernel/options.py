@@ -9,8 +9,6 @@ from typing import Any
 
 from webtune.errors import ArgumentError, KernelError, Reject, UsageError, WebtuneError
 
-__all__ = ["call_option", "check_options"]
-
 _REFUSALS = (UsageError, ArgumentError, KernelError)
 
 

@@ -15,8 +15,6 @@ from webtune.gpu.base import Binding, Dispatch
 from webtune.kernel.arguments import Buffer, HostArray, as_host_array, check_argument
 from webtune.kernel.wgsl import BindingDecl, Interface, interface, workgroup_size
 
-__all__ = ["Constant", "Recorder", "check_entry", "check_required"]
-
 Constant = float | int | bool
 
 _MOST_WORKGROUPS = ("maxComputeWorkgroupsPerDimension", 65535)

@@ -8,8 +8,6 @@ from inspect import Parameter
 
 from webtune.errors import KernelError
 
-__all__ = ["arguments_of", "check_names", "renamed"]
-
 
 def arguments_of(
     name: str, function: Callable[..., None], *, with_params: bool

@@ -12,8 +12,6 @@ from typing import Any
 
 from webtune.errors import SpaceError
 
-__all__ = ["Params", "Space", "ceil_div", "grid"]
-
 Value = int | float | bool | str
 
 

@@ -30,8 +30,6 @@ from webtune.kernel.signature import arguments_of, check_names, renamed
 from webtune.kernel.space import Params, Space
 from webtune.kernel.work import Work, checked_work
 
-__all__ = ["SetOptions", "TunableSet"]
-
 _BETWEEN_PAUSES = 16
 """Candidates that are enumerated before an event loop gets its turn."""
 

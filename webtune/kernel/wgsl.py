@@ -11,8 +11,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
-__all__ = ["BindingDecl", "Interface", "Override", "interface", "workgroup_size"]
-
 _BLOCK = re.compile(r"/\*(?:[^*/]|\*(?!/)|/(?!\*))*\*/")
 _LINE = re.compile(r"//[^\n]*")
 _ATTRIBUTES = r"((?:@\w+\s*(?:\([^)]*\))?\s*)*)"

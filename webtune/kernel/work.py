@@ -8,8 +8,6 @@ from typing import Any
 
 from webtune.errors import KernelError
 
-__all__ = ["Work", "checked_work"]
-
 
 @dataclass(frozen=True, slots=True)
 class Work:

@@ -18,8 +18,6 @@ from webtune.measure.progress_events import ProgressEvent
 from webtune.measure.sampling import take_samples
 from webtune.strategies.model import Reading, Round
 
-__all__ = ["Bench"]
-
 _SUSPECT = (
     "earlier runs on this hardware began it and never came back from it; it is left alone "
     "until its source changes, or until `webtune cache purge` forgets it"

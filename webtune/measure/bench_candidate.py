@@ -9,8 +9,6 @@ from typing import Protocol
 from webtune.errors import Failure
 from webtune.gpu.base import Copy, Device, Dispatch, Handle, Program
 
-__all__ = ["BenchCandidate", "Checker", "Conditions", "WrittenArgument"]
-
 
 @dataclass(frozen=True)
 class BenchCandidate:

@@ -22,8 +22,6 @@ from webtune.measure.crash_guard import CrashGuard
 from webtune.measure.progress_events import ProgressEvent
 from webtune.strategies.model import Reading, Request
 
-__all__ = ["BenchContext", "CandidateState", "PendingReading", "failure_of", "not_believed"]
-
 _LAUNCH_OVERHEAD_NS = 300_000
 
 

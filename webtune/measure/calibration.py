@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from webtune.config import Config
 from webtune.gpu.base import Clock, Span
 
-__all__ = ["SpanTarget"]
-
 _PROBE_NS = 20_000_000
 _STEEPEST = 512
 """The most by which repetitions are multiplied from one launch to the next."""

@@ -18,8 +18,6 @@ from webtune.kernel.arguments import Argument, HostArray, dtype_bytes, host_view
 from webtune.measure.bench_candidate import WrittenArgument
 from webtune.measure.reference import expected_by
 
-__all__ = ["AllClose", "PreparedCheck"]
-
 _RTOL = {"f16": 1e-2, "f32": 1e-4, "f64": 1e-7}
 _ATOL_OF_SCALE = {"f16": 1e-2, "f32": 1e-5, "f64": 1e-8}
 _ATOL_OF_NOTHING = {"f16": 1e-4, "f32": 1e-7, "f64": 1e-12}

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 from webtune.store.base import Store
 
-__all__ = ["CrashGuard"]
-
 
 @dataclass(frozen=True, slots=True)
 class CrashGuard:

@@ -16,8 +16,6 @@ from webtune.measure.bench_context import (
     not_believed,
 )
 
-__all__ = ["compile_all", "meet"]
-
 _MOST_CALIBRATIONS = 10
 _MOST_FAULTS = 3
 

@@ -7,8 +7,6 @@ from dataclasses import dataclass, replace
 
 from webtune.errors import Failure
 
-__all__ = ["JoinedEvents", "ProgressEvent"]
-
 
 @dataclass(frozen=True)
 class ProgressEvent:

@@ -11,8 +11,6 @@ from webtune.gpu.base import Device, padded_bytes
 from webtune.kernel.arguments import Argument, HostArray, host_view, numpy_or_none
 from webtune.measure.bench_candidate import WrittenArgument
 
-__all__ = ["expected_by"]
-
 
 async def expected_by(
     reference: Callable[..., Any],

@@ -11,8 +11,6 @@ from webtune.gpu.base import Span
 from webtune.gpu.clock import span_fault, swallowed_by_noise, wall_bound
 from webtune.measure.bench_context import BenchContext, PendingReading, failure_of, not_believed
 
-__all__ = ["take_samples"]
-
 _MOST_LAUNCHES = 64
 _CHUNK_NS = 200_000_000
 """A chunk of a round has at most so many launches and about so much device time: between chunks

@@ -15,8 +15,6 @@ from webtune.errors import UsageError, reason_of
 from webtune.store.base import Address
 from webtune.store.decision import SCHEMA, Decision
 
-__all__ = ["DecisionSink", "log_line", "open_sink", "schema"]
-
 DecisionSink = Callable[[dict[str, Any]], None]
 """Takes a decision as plain JSON values."""
 

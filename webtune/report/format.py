@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from webtune.strategies.model import Interval
 
-__all__ = ["NOTHING", "between", "counted", "duration", "factor", "first_line", "rate", "spread"]
-
 NOTHING = "–"
 """Stands where there is no number."""
 

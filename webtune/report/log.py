@@ -22,8 +22,6 @@ from webtune.store.decision import Decision
 from webtune.tuning.call import Call
 from webtune.tuning.context import Observer
 
-__all__ = ["Logger", "logger"]
-
 logger = logging.getLogger("webtune")
 logger.addHandler(logging.NullHandler())
 

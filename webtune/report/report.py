@@ -25,8 +25,6 @@ from webtune.strategies.bounds import Bound, achieved
 from webtune.tuning.decision import NOT_TUNED
 from webtune.tuning.peaks import BELIEVED
 
-__all__ = ["TuneReport", "candidate_table", "headline"]
-
 _TOLD_APART = 3
 _TIES_TOLD = 5
 

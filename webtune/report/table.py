@@ -13,8 +13,6 @@ from typing import TextIO
 
 from webtune.report.format import NOTHING
 
-__all__ = ["Table", "cell_width", "wrapped"]
-
 _NUMBER_AND_UNIT = re.compile(r"(?<=\d) (?=(?:%|[nµm]?s|GB/s|GFLOP/s)(?!\w))| (?=±)|(?<=±) ")
 """The blanks inside of `1.235 ms ± 0.4 %`, at which no line is broken."""
 _KEPT_WHOLE = 24

@@ -14,8 +14,6 @@ from typing import Any, Protocol
 from webtune.errors import UsageError
 from webtune.store.decision import Decision
 
-__all__ = ["EVERYTHING", "Address", "Selector", "Store", "checked_store"]
-
 
 @dataclass(frozen=True, slots=True, order=True)
 class Address:

@@ -18,8 +18,6 @@ from webtune.errors import StoreWarning, UsageError, reason_of, warn
 from webtune.store.base import EVERYTHING, Address, Selector, Store
 from webtune.store.decision import Decision, Unreadable, document, merge, merge_all, read
 
-__all__ = ["SCHEMA", "Bundle", "Layered"]
-
 SCHEMA = 1
 """Of the document; the decisions inside have their own."""
 

@@ -14,8 +14,6 @@ from typing import Any
 from webtune.store.folder import FILE_NAME, user_folder
 from webtune.store.processes import Process
 
-__all__ = ["LAYOUT", "Database", "UnusableError", "Where", "damaged", "read_only", "transaction"]
-
 LAYOUT = 2
 """`user_version` of the file; a file of a later layout is left alone."""
 

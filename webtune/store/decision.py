@@ -23,20 +23,6 @@ from webtune.kernel.space import Params
 from webtune.strategies.bounds import Bound
 from webtune.strategies.model import Event
 
-__all__ = [
-    "SCHEMA",
-    "CandidateResult",
-    "Decision",
-    "Unreadable",
-    "decode",
-    "document",
-    "encode",
-    "evidence",
-    "merge",
-    "merge_all",
-    "read",
-]
-
 SCHEMA = 2
 """Raised when the meaning of a decision changes. A stored decision of another schema is a miss."""
 

@@ -7,8 +7,6 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-__all__ = ["FILE_NAME", "custom_folder", "user_folder"]
-
 FILE_NAME = "picks.sqlite3"
 
 

@@ -31,8 +31,6 @@ from enum import Enum
 
 from webtune.store.base import Selector, Store
 
-__all__ = ["LOST_STARTS", "NOBODY", "Event", "Journalled", "Start", "State", "What", "advance"]
-
 LOST_STARTS = 2
 """So many closed starts of a candidate, with none that came back since, make it a suspect."""
 

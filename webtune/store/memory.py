@@ -8,8 +8,6 @@ from webtune.store.base import EVERYTHING, Address, Selector
 from webtune.store.decision import Decision, merge
 from webtune.store.journal import Event, Journalled, Start, What, advance
 
-__all__ = ["MemoryStore", "NoStore"]
-
 
 class MemoryStore(Journalled):
     """Decisions in a dict; what other stores fall back on.

@@ -33,8 +33,6 @@ from webtune.store.opfs_document import (
     readable,
 )
 
-__all__ = ["OpfsStore"]
-
 TIMEOUT_MS = 5_000
 JOURNAL_DELAY_S = 0.05
 """A candidate that is back by then is not worth a write."""

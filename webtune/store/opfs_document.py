@@ -14,8 +14,6 @@ from webtune.store.base import Address, Selector
 from webtune.store.decision import SCHEMA as DECISION_SCHEMA
 from webtune.store.decision import Decision, Unreadable, document, encode, merge, read
 
-__all__ = ["Change", "Put", "Values", "VersionError", "apply", "dumps", "loads", "readable"]
-
 FORMAT = "webtune picks"
 SCHEMA = 1
 """Of the document; the decisions inside have their own."""

@@ -13,8 +13,6 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["DOUBT_S", "Process"]
-
 DOUBT_S = 3600.0
 """After so many seconds a process of another host (a shared folder, a container) counts as gone."""
 

@@ -23,8 +23,6 @@ from webtune.store.journal import Event, Journalled, Start, State, What, advance
 from webtune.store.memory import MemoryStore, NoStore
 from webtune.store.processes import Process
 
-__all__ = ["SqliteStore"]
-
 BUSY_S = 10.0
 
 ALL = "SELECT environment, hardware, name, key, body FROM decisions"

@@ -46,8 +46,6 @@ from webtune.strategies.short_circuit import ShortCircuit, first_pass
 from webtune.strategies.standings import Standings, Verdict, slower_text
 from webtune.strategies.statistics import Comparison, compare
 
-__all__ = ["adaptive"]
-
 LAUNCHES_EACH = 20.0
 """Most launches, warm-ups included, for each candidate of a batch on average."""
 LEAST_LAUNCHES = 60

@@ -10,8 +10,6 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-__all__ = ["Bound", "achieved", "ideal_s", "limit_ns", "limit_s"]
-
 
 @dataclass(frozen=True, slots=True)
 class Bound:

@@ -8,8 +8,6 @@ from typing import Any, TypeVar
 
 from webtune.strategies.model import Outcome, Reading, Round, StrategyRun
 
-__all__ = ["awaiting", "blocking", "complete"]
-
 T = TypeVar("T")
 
 

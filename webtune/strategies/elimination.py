@@ -11,17 +11,6 @@ from statistics import NormalDist
 from webtune.strategies.standings import Verdict
 from webtune.strategies.statistics import Comparison
 
-__all__ = [
-    "TIE_MARGIN",
-    "TIE_RULE",
-    "Elimination",
-    "beyond_fastest",
-    "choose_winner",
-    "hopeless",
-    "significantly_slower",
-    "wrong_chance",
-]
-
 TIE_MARGIN = 0.001
 """Nobody is better off by a difference of 0.1 %: confidence and stopping pass over it."""
 TIE_ERRORS = 1.96

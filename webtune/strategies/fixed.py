@@ -13,8 +13,6 @@ from webtune.strategies.short_circuit import ShortCircuit
 from webtune.strategies.standings import Standings, Verdict, slower_text
 from webtune.strategies.statistics import compare
 
-__all__ = ["fixed"]
-
 SAMPLES = 6
 """Of every candidate in each of the two rounds."""
 

@@ -12,20 +12,6 @@ from typing import TypeVar
 
 from webtune.errors import Failure
 
-__all__ = [
-    "Event",
-    "Interval",
-    "Outcome",
-    "Problem",
-    "Reading",
-    "Request",
-    "Result",
-    "Round",
-    "Rounds",
-    "Strategy",
-    "StrategyRun",
-]
-
 T = TypeVar("T")
 
 

@@ -11,8 +11,6 @@ from dataclasses import dataclass, field
 
 from webtune.errors import UsageError
 
-__all__ = ["Plan", "plan"]
-
 Membership = Sequence[tuple[str, int]]
 """The groups of one candidate, each with the candidate's priority inside it."""
 

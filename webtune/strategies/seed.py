@@ -15,8 +15,6 @@ from webtune.strategies.model import Problem, Request, Rounds, StrategyRun
 from webtune.strategies.short_circuit import ShortCircuit, first_pass
 from webtune.strategies.standings import Standings, Verdict
 
-__all__ = ["converged", "reliable", "score_ns", "seed_adaptive", "seed_fixed", "survivors"]
-
 OPTIMISM = 0.8
 """Share of the fastest sample in the score; the rest is the median's (cubecl-common, benchmark)."""
 FIXED_WARMUPS = 3

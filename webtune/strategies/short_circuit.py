@@ -12,8 +12,6 @@ from webtune.config import Config
 from webtune.strategies.model import Problem, Request, Rounds
 from webtune.strategies.standings import Standings, time_text
 
-__all__ = ["ShortCircuit", "first_pass"]
-
 
 @dataclass(frozen=True, slots=True)
 class ShortCircuit:

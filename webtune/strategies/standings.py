@@ -25,8 +25,6 @@ from webtune.strategies.model import (
 )
 from webtune.strategies.statistics import median_interval
 
-__all__ = ["Standings", "Verdict", "slower_text", "time_text"]
-
 EXECUTED = (FailureKind.NOT_MEASURED, FailureKind.INVALID_SAMPLES)
 """Failures of candidates that ran: one of them is better than no answer."""
 

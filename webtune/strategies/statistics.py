@@ -15,8 +15,6 @@ from statistics import median
 
 from webtune.strategies.model import Interval
 
-__all__ = ["Comparison", "compare", "median_interval", "relative_clock_step"]
-
 NORMAL_MAD = 1.4826
 """Standard deviation over median absolute deviation, for normal noise."""
 MEDIAN_ERROR = 1.2533

@@ -23,17 +23,6 @@ from typing import Any
 import webtune
 from webtune.errors import HostUnavailable, UsageError
 
-__all__ = [
-    "CHROMIUM_ARGUMENTS",
-    "PageError",
-    "PythonPage",
-    "chromium",
-    "chromium_path",
-    "open_python",
-    "pack_webtune",
-    "serve",
-]
-
 CHROMIUM_ARGUMENTS = (
     "--no-sandbox",
     "--enable-unsafe-webgpu",

@@ -26,8 +26,6 @@ from webtune.testing.script import (
     named,
 )
 
-__all__ = ["ScriptedDevice", "ScriptedProgram"]
-
 
 @dataclass(eq=False)
 class ScriptedProgram:

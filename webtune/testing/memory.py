@@ -8,8 +8,6 @@ from typing import Any
 from webtune.errors import ArgumentError, DeviceLost, LaunchError
 from webtune.gpu.base import Copy
 
-__all__ = ["ScriptedBuffer", "ScriptedMemory"]
-
 
 class ScriptedBuffer:
     """A buffer of the scripted GPU: `data` is its content."""

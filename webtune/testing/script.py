@@ -9,8 +9,6 @@ from typing import Any
 
 from webtune.gpu.base import Clock, Dispatch
 
-__all__ = ["Duration", "Effect", "Faults", "Pace", "ScriptedAdapter", "ScriptedClock"]
-
 Duration = int | Sequence[int] | Callable[[int, int], int]
 """The time of one execution in ns: always the same, or a list that is taken in order and starts
 again, or a function of (launch number of this program, virtual time in ns)."""

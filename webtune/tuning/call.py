@@ -18,8 +18,6 @@ from webtune.kernel.tunable_set import TunableSet
 from webtune.store.base import Address, Store
 from webtune.tuning.pick_cache import PickCache, PickCaches
 
-__all__ = ["CacheKey", "Call", "CallReader", "environment"]
-
 _ENVIRONMENTS: list[list[str]] = []
 """The environments in force, innermost last; a list by itself, so that each block finds its own."""
 _CACHES: dict[str, PickCaches] = {}

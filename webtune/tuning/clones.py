@@ -15,8 +15,6 @@ from webtune.tuning.call import Call
 from webtune.tuning.programs import Recording
 from webtune.tuning.transfer import padded
 
-__all__ = ["Clones"]
-
 
 class Clones:
     """The arguments of `call` (or those of its kernel's `inputs=`), with clones in place of the

@@ -13,8 +13,6 @@ from webtune.store.decision import Decision
 from webtune.tuning.call import Call
 from webtune.tuning.host import Host
 
-__all__ = ["Context", "Observer", "ProgressListener", "TuneOptions"]
-
 ProgressListener = Callable[[ProgressEvent], None]
 """Gets the events of a tune while it runs."""
 

@@ -14,19 +14,6 @@ from webtune.store.decision import CandidateResult, Decision
 from webtune.strategies.model import Outcome, Result
 from webtune.strategies.plan import Plan
 
-__all__ = [
-    "demoted",
-    "distrusted",
-    "make_decision",
-    "no_valid_kernel",
-    "pick_of",
-    "prior_samples",
-    "reasons_table",
-    "reordered",
-    "runners_up",
-    "undecided",
-]
-
 NOT_TUNED = "not tuned yet"
 _DISTRUSTED = (FailureKind.WRONG_ANSWER, FailureKind.TIMED_OUT)
 

@@ -26,8 +26,6 @@ from webtune.tuning.programs import Recording
 from webtune.tuning.repository import Explained
 from webtune.tuning.scheduler import Scheduler
 
-__all__ = ["Gather", "GatherState", "Gathered"]
-
 Report = Any
 """What the tuner tells of a decision: a `webtune.TuneReport`."""
 Reporter = Callable[[Call, Explained], Report]

@@ -6,8 +6,6 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, Protocol
 
-__all__ = ["Host"]
-
 
 class Host(Protocol):
     """A place to run in."""

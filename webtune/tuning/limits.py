@@ -14,8 +14,6 @@ from webtune.tuning.peaks import Peaks
 from webtune.tuning.probes import remembered_peaks
 from webtune.tuning.repository import Repository
 
-__all__ = ["Limit", "Limits"]
-
 
 @dataclass(frozen=True, slots=True)
 class Limit:

@@ -19,8 +19,6 @@ from webtune.tuning.pick_cache import Hit, LookUp
 from webtune.tuning.programs import ProgramCache, Recording
 from webtune.tuning.repository import Explained, Repository
 
-__all__ = ["Inner", "NestedKernels", "NestedTunes"]
-
 _LOCK = threading.Lock()
 _WAITS: dict[Hashable, Hashable] = {}
 """Which key's tune waits for which other's, in this process."""

@@ -9,8 +9,6 @@ from webtune.config import Config
 from webtune.kernel.work import Work
 from webtune.strategies.bounds import Bound, ideal_s, limit_ns
 
-__all__ = ["BELIEVED", "Peaks"]
-
 BELIEVED = 1.1
 """The fraction of a roofline up to which a time may be noise."""
 

@@ -15,18 +15,6 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
 
-__all__ = [
-    "Claim",
-    "Compiled",
-    "Hit",
-    "LookUp",
-    "Miss",
-    "Pending",
-    "PendingTune",
-    "PickCache",
-    "PickCaches",
-]
-
 
 class PendingTune(Future[None]):
     """The end of a tune, for those who wait for it: from threads with `concurrent.futures.wait`,

@@ -14,18 +14,6 @@ from webtune.kernel.kernel import Kernel
 from webtune.kernel.space import grid
 from webtune.tuning.peaks import Peaks
 
-__all__ = [
-    "ARITHMETIC",
-    "LAUNCH",
-    "MEMORY",
-    "arithmetic_flops",
-    "memory_elements",
-    "memory_ladder",
-    "most_candidates",
-    "remembered_peaks",
-    "walk",
-]
-
 _STEPS = 2048
 _ARITHMETIC_WGSL = """
 override WG: u32;

@@ -14,8 +14,6 @@ from webtune.kernel.arguments import Argument, Buffer, HostArray, dtype_bytes
 from webtune.kernel.candidates import Candidate
 from webtune.kernel.recorder import Recorder
 
-__all__ = ["ProgramCache", "Recording"]
-
 _MOST_PROGRAMS = 128
 _MOST_UNIFORMS = 256
 _MOST_HOST_BYTES = 64 << 20

@@ -17,8 +17,6 @@ from webtune.tuning.context import Context
 from webtune.tuning.decision import no_valid_kernel, pick_of, reordered, undecided
 from webtune.tuning.pick_cache import Claim, Hit, LookUp
 
-__all__ = ["Explained", "Repository"]
-
 
 class Explained(NamedTuple):
     """A decision and where it comes from: "tuned", "store", "memory", "single" (a kernel of one

@@ -13,8 +13,6 @@ from webtune.tuning.peaks import Peaks
 from webtune.tuning.probes import Probe, walk
 from webtune.tuning.scheduler import Scheduler
 
-__all__ = ["find_peaks"]
-
 Empty = Callable[[int, str], Buffer]
 """A zeroed buffer of so many elements of a dtype."""
 

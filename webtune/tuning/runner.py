@@ -13,8 +13,6 @@ from webtune.tuning.decision import demoted, distrusted, reasons_table, runners_
 from webtune.tuning.pick_cache import Hit, LookUp, Pending
 from webtune.tuning.scheduler import Scheduler
 
-__all__ = ["Runner"]
-
 Launch = Callable[[Program], None]
 
 

@@ -26,8 +26,6 @@ from webtune.tuning.programs import ProgramCache
 from webtune.tuning.repository import Explained, Repository
 from webtune.tuning.session import Session
 
-__all__ = ["Gathering", "Scheduler"]
-
 
 class Gathering(Protocol):
     """Collects calls instead of having them tuned."""

@@ -28,8 +28,6 @@ from webtune.tuning.limits import Limit
 from webtune.tuning.nested import NestedTunes
 from webtune.tuning.programs import ProgramCache, Recording
 
-__all__ = ["Session"]
-
 _DISPROVED = "limit disproved"
 
 

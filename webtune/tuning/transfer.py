@@ -13,8 +13,6 @@ from webtune.strategies.drive import complete
 from webtune.tuning.context import Context
 from webtune.tuning.programs import ProgramCache
 
-__all__ = ["BufferOwner", "padded"]
-
 
 def padded(nbytes: int) -> int:
     """Bytes rounded up to the 4 that WebGPU copies in."""

@@ -8,8 +8,6 @@ from typing import Any
 
 from webtune.errors import HostUnavailable
 
-__all__ = ["evaluate", "pyodide_module"]
-
 
 def pyodide_module(name: str) -> Any:
     """A module that only Pyodide has, such as `js` or `pyodide.ffi`. Raises `HostUnavailable` in

@@ -38,8 +38,6 @@ from typing import Any, TypeVar
 
 from webtune.errors import DeviceTimeout
 
-__all__ = ["LANE", "Lane", "guard_library", "is_opengl"]
-
 T = TypeVar("T")
 Function = Callable[..., Any]
 
