@@ -315,9 +315,23 @@ SHORTEN = (
     "--no-remove-dead-branches",
     "--no-remove-explicit-return-none",
     "--no-remove-object-base",
-    "--no-remove-variable-annotations",
 )
-"""For `pyminify`: comments, docstrings, annotations of functions and spaces go, names stay."""
+"""For `pyminify`: comments, docstrings, annotations of functions and spaces go, and what is local
+to a function gets a short name."""
+AS_WRITTEN = ("--no-remove-annotations", "--no-rename-locals")
+SHRINK_SCRIPTS = """
+import pathlib, sys, rjsmin
+for path in pathlib.Path(sys.argv[1]).rglob("*.js"):
+    path.write_text(rjsmin.jsmin(path.read_text()))
+"""
+COMPRESS = """
+import os, sys, zipfile, zopfli
+source, target = sys.argv[1], sys.argv[1] + ".small"
+with zipfile.ZipFile(source) as old, zopfli.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as new:
+    for info in old.infolist():
+        new.writestr(info, old.read(info))
+os.replace(target, source)
+"""
 
 
 class Wheels(NamedTuple):
@@ -326,7 +340,8 @@ class Wheels(NamedTuple):
     full: Path
     """All of webtune, for `pip install`."""
     pages: tuple[Path, ...]
-    """For `pyodide.loadPackage`: what every page uses, and the bundled kernels."""
+    """For `pyodide.loadPackage`: what every page uses, and the bundled kernels with the strategies
+    that are for comparison only."""
 
 
 def build_wheels() -> Wheels:
@@ -338,11 +353,11 @@ def build_wheels() -> Wheels:
     package = tree / "webtune"
     used = modules_used_in_pages(tree)
     common = [path for path in files_in(package) if path in used or is_data_beside(path, used)]
-    bundled = files_in(package / "bundled")
+    bundled = [*files_in(package / "bundled"), package / "strategies" / "seed.py"]
     pages = (
         # Functions are part of a bundled kernel's identity: they stay the same to the last word.
         page_wheel("webtune", tree, common, SHORTEN),
-        page_wheel("webtune_bundled", tree, bundled, (*SHORTEN, "--no-remove-annotations")),
+        page_wheel("webtune_bundled", tree, bundled, (*SHORTEN, *AS_WRITTEN)),
     )
     return Wheels(full, pages)
 
@@ -361,8 +376,8 @@ def modules_used_in_pages(tree: Path) -> set[Path]:
 
 
 def is_data_beside(path: Path, modules: set[Path]) -> bool:
-    """True for JavaScript and other data in the folder of a package that is used."""
-    return path.suffix != ".py" and path.with_name("__init__.py") in modules
+    """True for JavaScript in the folder of a package that is used."""
+    return path.suffix == ".js" and path.with_name("__init__.py") in modules
 
 
 def page_wheel(name: str, tree: Path, files: Sequence[Path], shorten: Sequence[str]) -> Path:
@@ -380,10 +395,15 @@ def page_wheel(name: str, tree: Path, files: Sequence[Path], shorten: Sequence[s
     about = email.message_from_bytes((old / "METADATA").read_bytes())
     (info / "METADATA").write_text(str(page_metadata(about, name)))
     run(venv_tool("pyminify"), "--in-place", *shorten, stage / "webtune", quiet=True)
+    run(venv_tool("python"), "-c", SHRINK_SCRIPTS, stage, quiet=True)
+    for path in files_in(stage / "webtune"):
+        if not path.stat().st_size:
+            path.unlink()  # a package of webtune's needs no __init__ that is empty
     target = DIST / "page"
     target.mkdir(exist_ok=True)
     run(venv_tool("wheel"), "pack", "--dest-dir", target, stage, quiet=True)
     (wheel,) = target.glob(f"{name}-*-py3-none-any.whl")
+    run(venv_tool("python"), "-c", COMPRESS, wheel, quiet=True)
     return wheel
 
 

@@ -78,7 +78,7 @@ def test_the_glossary_is_short_and_names_classes_that_there_are() -> None:
 
 
 def test_a_cold_and_a_hot_run_go_as_they_are_told(kernel: wt.Kernel, tmp_path: Path) -> None:
-    with wt.open_tuner(device=ScriptedDevice(default_ns=1000), store=tmp_path) as tuner:
+    with wt.open_tuner(device=ScriptedDevice(lambda dispatch: 1000), store=tmp_path) as tuner:
         y = tuner.empty(4)
         with visited() as cold:
             tuner.run(kernel, y)
@@ -93,7 +93,7 @@ def test_a_cold_and_a_hot_run_go_as_they_are_told(kernel: wt.Kernel, tmp_path: P
 
 def test_a_tune_in_the_background_goes_as_it_is_told(kernel: wt.Kernel, page_host: Any) -> None:
     async def main() -> list[str]:
-        device = ScriptedDevice(default_ns=1000, awaiting=True)
+        device = ScriptedDevice(lambda dispatch: 1000, awaiting=True)
         tuner = wt.Tuner(Context(device, MemoryStore(), page_host, Config()))
         y = tuner.empty(4)
         with visited() as files:
