@@ -1,6 +1,7 @@
 """The lab's Python, in a worker: opens a tuner, tunes bundled kernels, says what to show.
 
-Messages are JSON texts with a `kind`; main.js has a function for each.
+Messages are JSON texts with a `kind`; main.js has a function for each. worker.js calls `start`, and
+then the methods of the `Lab` that it gives.
 """
 
 from __future__ import annotations
@@ -9,13 +10,12 @@ import asyncio
 import json
 import time
 from collections.abc import Callable
-from functools import lru_cache
 from typing import Any
 
 import webtune
-from webtune.bundled import get, names
+from webtune.bundled import Bundled, get, names
 from webtune.fingerprint.digests import canonical
-from webtune.report.format import duration
+from webtune.report.format import between, duration, factor, rate
 
 _SHOW_EVERY_S = 0.12
 _ROWS_WHILE_TUNING = 40
@@ -23,305 +23,253 @@ _WIDEST = 6
 """Bars end at so many times the best: one straggler would make all others look alike."""
 _PLAIN = {"core-features-and-limits"}
 
-
-class Lab:
-    """One tuner and the kernel that is chosen."""
-
-    def __init__(self, say: Callable[[str], None], tuner: Any) -> None:
-        self._say = say
-        self.tuner = tuner
-        self.bundled: Any = None
-        self.size = ""
-        self.buffers: list[Any] = []
-        self.task: asyncio.Task[None] | None = None
-
-    def say(self, kind: str, **message: Any) -> None:
-        """One message to the page."""
-        self._say(json.dumps({"kind": kind, **message}))
-
-    def choose(self, kernel: str, size: str) -> None:
-        """Make this kernel's buffers and show what is remembered of it."""
-        if self.task is not None:
-            return
-        for buffer in self.buffers:
-            buffer.destroy()
-        self.bundled, self.size = get(kernel), size
-        extents = self.bundled.size(size)
-        self.buffers = [self.tuner.upload(array) for array in self.bundled.arguments(extents)]
-        report = self.tuner.explain(self.bundled.kernel, *self.buffers)
-        self.say("outcome", **(_idle() if report.winner is None else self.decided(report)))
-        self.remembered()
-
-    def remembered(self) -> None:
-        """Every pick of this device that the store has."""
-        entries = []
-        hardware = self.tuner.device.identity.digest
-        for address, record in self.tuner.store.entries():
-            if address.hardware != hardware or address.name not in names():
-                continue
-            for size in get(address.name).sizes:
-                if _key(address.name, size) == address.key:
-                    best = next((c for c in record.candidates if c.id == record.winner), None)
-                    shown = duration(best.time_ns) if best and best.time_ns else "remembered"
-                    entries.append(
-                        {
-                            "kernel": address.name,
-                            "size": size,
-                            "text": f"{address.name} {_extents(get(address.name), size)}: {shown}",
-                        }
-                    )
-        self.say("remembered", entries=entries)
-
-    async def tune(self) -> None:
-        """Tune the chosen kernel afresh, showing how it goes."""
-        live = Live(self)
-        live.show()
-        try:
-            report = await self.tuner.tune_async(
-                self.bundled.kernel, *self.buffers, progress=live.add, fresh=True
-            )
-            self.say("outcome", **self.decided(report))
-        except webtune.WebtuneError as error:
-            self.say("outcome", **{**_idle(), "verdict": "No result", "status": str(error)})
-        await self.tuner.store.flush()
-        self.remembered()
-
-    def decided(self, report: Any) -> dict[str, Any]:
-        """The view of a report."""
-        winner, best_ns = report.winner, report.winner_ns
-        kept = report.source in ("store", "memory")
-        figures = [(duration(best_ns), "winner")] if best_ns else []
-        work = self.bundled.work(self.bundled.size(self.size))
-        if best_ns and work.flops and work.flops > 4 * (work.bytes or 0):
-            figures.append((f"{work.flops / best_ns:.3g}", "GFLOP/s"))
-        elif best_ns and work.bytes:
-            figures.append((f"{work.bytes / best_ns:.3g}", "GB/s"))
-        if best_ns and report.default_ns and report.slowest_ns:
-            figures.append((f"{report.default_ns / best_ns:.2f}×", "over the first candidate"))
-            figures.append((f"{report.slowest_ns / best_ns:.1f}×", "over the slowest"))
-        counts = report.counts()
-        told = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
-        decision = report.decision
-        clock = f"{decision.clock.kind} clock, quantum {duration(decision.clock.quantum_ns)}"
-        cost = f"{decision.launches} launches in {decision.wall_s:.1f} s"
-        return {
-            "verdict": winner.name if winner else "No winner",
-            "badge": "remembered" if kept else "just tuned",
-            "state": "store" if kept else "done",
-            "progress": 100,
-            "status": f"{len(report.results)} candidates: {told}. {decision.strategy} strategy, "
-            f"{cost}, {clock}.",
-            "figures": figures,
-            "rows": _rows(report),
-            "button": "Tune again",
-        }
+Say = Callable[[str], None]
+View = dict[str, Any]
 
 
-class Live:
-    """What is known while a tune goes on."""
-
-    def __init__(self, lab: Lab) -> None:
-        self._lab = lab
-        self._best_ns: dict[str, int] = {}
-        self._failed: dict[str, str] = {}
-        self._met: set[int] = set()
-        self._launches = 0
-        self._total = len(lab.bundled.kernel.candidates)
-        self._compiled: set[int] = set()
-        self._samples = 0
-        self._shown_s = 0.0
-        self._began_s = time.monotonic()
-
-    def add(self, event: Any) -> None:
-        """Take an event of the tune in, and show it when the last view is old enough."""
-        self._launches = max(self._launches, event.launches)
-        if event.kind == "compiled":
-            self._compiled.add(event.candidate)
-        else:
-            self._met.add(event.candidate)
-        if event.failure is not None:
-            self._failed[event.name] = str(event.failure)
-        if event.duration_ns is not None:
-            self._samples += 1
-            best = self._best_ns.get(event.name, event.duration_ns)
-            self._best_ns[event.name] = min(best, event.duration_ns)
-        now_s = time.monotonic()
-        if now_s - self._shown_s >= _SHOW_EVERY_S:
-            self._shown_s = now_s
-            self.show()
-
-    def show(self) -> None:
-        """The view of now: the fastest first."""
-        ranked = sorted(self._best_ns.items(), key=lambda entry: entry[1])
-        slowest, best = (ranked[-1][1], ranked[0][1]) if ranked else (1, 1)
-        told = ["best so far"] + [""] * len(ranked)
-        rows = [
-            _row(str(place + 1), name, told[place], time_ns, slowest, best)
-            for place, (name, time_ns) in enumerate(ranked[:_ROWS_WHILE_TUNING])
-        ]
-        parts = [f"{len(self._compiled)} of {self._total} compiled", f"{len(self._met)} tried"]
-        parts.append(f"{self._samples} samples")
-        if self._failed:
-            parts.append(f"{len(self._failed)} out")
-        elapsed_s = time.monotonic() - self._began_s
-        most = self._lab.tuner.config.usable_max_samples
-        done = 20 * len(self._compiled) + 30 * len(self._met) + 50 * self._samples / most
-        bundled = self._lab.bundled
-        self._lab.say(
-            "outcome",
-            verdict=f"Tuning {bundled.name} {_extents(bundled, self._lab.size)}",
-            badge=f"{elapsed_s:.1f} s",
-            state="tuning",
-            progress=min(99, round(done / max(1, self._total))),
-            status=", ".join(parts),
-            figures=[(duration(ranked[0][1]), "best so far")] if ranked else [],
-            rows=rows,
-            button="Tuning…",
-        )
-
-
-def _idle() -> dict[str, Any]:
-    return {
-        "verdict": "", "badge": "", "state": "idle", "progress": 0, "status": "",
-        "figures": [], "rows": [], "button": "Tune",
-    }  # fmt: skip
-
-
-def _row(
-    place: str,
-    name: str,
-    verdict: str,
-    time_ns: int | None,
-    slowest_ns: int,
-    best_ns: int,
-    kind: str = "",
-    interval: tuple[int, int] | None = None,
-) -> dict[str, Any]:
-    widest_ns = min(slowest_ns, _WIDEST * best_ns)
-    return {
-        "place": place,
-        "name": name,
-        "time": duration(time_ns) if time_ns else "",
-        "interval": f"{duration(interval[0])} … {duration(interval[1])}" if interval else "",
-        "ratio": f"{time_ns / best_ns:.2f}×" if time_ns else "",
-        "bar": round(min(100, 100 * time_ns / widest_ns), 1) if time_ns else 0,
-        "verdict": verdict,
-        "kind": kind,
-    }
-
-
-def _rows(report: Any) -> list[dict[str, Any]]:
-    order = {"winner": 0, "tie": 1}
-    timed = [one for one in report.results if one.time_ns]
-    timed.sort(key=lambda one: (order.get(one.status, 2), one.time_ns))
-    slowest_ns = max((one.time_ns for one in timed), default=1)
-    best_ns = report.winner_ns or 1
-    rows = []
-    for place, one in enumerate(timed, 1):
-        told = {"winner": "winner", "tie": "tie", "slower": "slower"}.get(one.status, one.reason)
-        rows.append(
-            _row(
-                str(place), one.name, told or one.status, one.time_ns, slowest_ns, best_ns,
-                one.status, one.interval_ns,
-            )
-        )  # fmt: skip
-    for one in report.results:
-        if not one.time_ns:
-            told = f"{one.status}: {one.reason}" if one.reason else one.status
-            rows.append(_row("", one.name, told, None, slowest_ns, best_ns, "out"))
-    return rows
-
-
-def _extents(bundled: Any, size: str) -> str:
-    return " × ".join(f"{extent:,}".replace(",", " ") for extent in bundled.size(size))
-
-
-class _Shape:
-    """Stands in for a buffer where only its shape is asked."""
-
-    def __init__(self, array: Any) -> None:
-        view = memoryview(array)
-        self.shape = tuple(view.shape or ())
-        self.size = view.nbytes // view.itemsize
-
-
-@lru_cache
-def _key(kernel: str, size: str) -> str:
-    bundled = get(kernel)
-    arrays = [_Shape(array) for array in bundled.arguments(bundled.size(size))]
-    return canonical(bundled.kernel.key_of(tuple(arrays)))
-
-
-LAB: Lab | None = None
-
-
-async def start(say: Any, times: str) -> None:
-    """Open the tuner and offer the kernels. What is wrong is told, not raised."""
-    global LAB
+async def start(say: Say, times: str) -> Lab | None:
+    """Open the tuner and offer the kernels. What is wrong is said to the page, not raised; there is
+    no lab then. `times` is how many ms Pyodide and the packages took to load, as a JSON list."""
     began_s = time.monotonic()
     say(json.dumps({"kind": "loading", "text": "Opening the device…"}))
     try:
         tuner = await webtune.open_tuner_async()
     except webtune.WebtuneError as error:
         say(json.dumps({"kind": "trouble", "text": str(error)}))
-        return
-    lab = LAB = Lab(say, tuner)
-    device, spent = tuner.device, json.loads(times)
-    opened_ms = 1000 * (time.monotonic() - began_s)
-    facts = dict(device.identity.facts)
-    sizes = facts.get("subgroupMinSize", ""), facts.get("subgroupMaxSize", "")
-    lab.say(
-        "device",
-        label=device.identity.label,
-        facts=[
-            [
-                "Features",
-                ", ".join(sorted(device.features - _PLAIN)) or "none",
-            ],
-            ["Subgroups", " to ".join(dict.fromkeys(filter(None, sizes))) or "unknown"],
-            ["Workgroup memory", f"{device.limits['maxComputeWorkgroupStorageSize'] // 1024} KiB"],
-            ["Clock", f"{device.clock.kind}, quantum {duration(device.clock.quantum_ns)}"],
-            ["Picks", tuner.store.location],
-            ["Adapter", "software fallback" if facts.get("fallback") == "true" else "hardware"],
-        ],
-        footer=f"webtune {webtune.__version__}. Ready in "
-        f"{(spent['pyodide_ms'] + spent['packages_ms'] + opened_ms) / 1000:.1f} s: Pyodide "
-        f"{spent['pyodide_ms'] / 1000:.1f} s, webtune {spent['packages_ms'] / 1000:.1f} s, device "
-        f"and picks {opened_ms / 1000:.2f} s. Python does the tuning, in a worker of this page.",
-    )
-    entries = [
-        {
-            "name": name,
-            "summary": get(name).summary,
-            "sizes": [[size, f"{_extents(get(name), size)} ({size})"] for size in get(name).sizes],
+        return None
+    lab = Lab(say, tuner)
+    pyodide_ms, webtune_ms = json.loads(times)
+    lab.introduce(pyodide_ms / 1000, webtune_ms / 1000, time.monotonic() - began_s)
+    return lab
+
+
+class Lab:
+    """One tuner and the kernel that is chosen."""
+
+    def __init__(self, say: Say, tuner: Any) -> None:
+        self._say = say
+        self.tuner = tuner
+        self.bundled: Any = None
+        self.size = ""
+        self._buffers: list[Any] = []
+        self._task: asyncio.Task[None] | None = None
+
+    # -- called by the page -----------------------------------------------------------------------
+
+    def choose(self, kernel: str, size: str) -> None:
+        """Take another kernel or size: make its buffers and show what is remembered of it."""
+        if self._task is not None:
+            return
+        for buffer in self._buffers:
+            buffer.destroy()
+        self.bundled, self.size = get(kernel), size
+        extents = self.bundled.size(size)
+        self._buffers = [self.tuner.upload(array) for array in self.bundled.arguments(extents)]
+        report = self.tuner.explain(self.bundled.kernel, *self._buffers)
+        self.show_outcome({} if report.winner is None else self._decided(report))
+        self._show_remembered()
+
+    def tune(self) -> None:
+        """Tune now, if nothing is being tuned."""
+        if self._task is None:
+            self._task = asyncio.ensure_future(self._tune())
+
+    def hide(self, hidden: bool) -> None:
+        """Take in whether the page is hidden."""
+        self.tuner.device.hide(hidden)
+
+    # -- what the page is shown -------------------------------------------------------------------
+
+    def introduce(self, pyodide_s: float, webtune_s: float, opened_s: float) -> None:
+        """Say what the device is, how long loading took, and which kernels there are."""
+        device = self.tuner.device
+        facts = dict(device.identity.facts)
+        subgroups = filter(None, (facts.get("subgroupMinSize"), facts.get("subgroupMaxSize")))
+        shown = {
+            "Features": ", ".join(sorted(device.features - _PLAIN)) or "none",
+            "Subgroups": " to ".join(dict.fromkeys(subgroups)) or "unknown",
+            "Workgroup memory": f"{device.limits['maxComputeWorkgroupStorageSize'] // 1024} KiB",
+            "Clock": f"{device.clock.kind}, quantum {duration(device.clock.quantum_ns)}",
+            "Picks": self.tuner.store.location,
+            "Adapter": "software fallback" if facts.get("fallback") == "true" else "hardware",
         }
-        for name in names()
-    ]
-    lab.say("kernels", entries=entries, kernel="saxpy", size="default")
+        footer = (
+            f"webtune {webtune.__version__}. Ready in {pyodide_s + webtune_s + opened_s:.1f} s: "
+            f"Pyodide {pyodide_s:.1f} s, webtune {webtune_s:.1f} s, device and picks "
+            f"{opened_s:.2f} s. Python does the tuning, in a worker of this page."
+        )
+        self.say("device", label=device.identity.label, facts=list(shown.items()), footer=footer)
+        kernels = [
+            {
+                "name": bundled.name,
+                "summary": bundled.summary,
+                "sizes": [[size, f"{_extents(bundled, size)} ({size})"] for size in bundled.sizes],
+            }
+            for bundled in map(get, names())
+        ]
+        self.say("kernels", entries=kernels, kernel="saxpy", size="default")
+
+    def say(self, kind: str, **message: Any) -> None:
+        """Send one message to the page."""
+        self._say(json.dumps({"kind": kind, **message}))
+
+    def show_outcome(self, view: View) -> None:
+        """Show a view of a tune; by default nothing but an offer to tune."""
+        idle = {"verdict": "", "badge": "", "state": "idle", "progress": 0, "status": ""}
+        self.say("outcome", **idle | {"figures": [], "rows": [], "button": "Tune"} | view)
+
+    def _show_remembered(self) -> None:
+        """Show every pick of this device that the store has of the sizes on offer."""
+        hardware = self.tuner.device.identity.digest
+        remembered = {
+            (address.name, address.key): decision.winner
+            for address, decision in self.tuner.store.entries()
+            if address.hardware == hardware
+        }
+        entries = []
+        for bundled in map(get, names()):
+            for size, extents in bundled.sizes.items():
+                winner = remembered.get((bundled.name, canonical(list(extents))))
+                if winner is not None:
+                    took = duration(winner.time_ns) if winner.time_ns else "remembered"
+                    text = f"{bundled.name} {_extents(bundled, size)}: {took}"
+                    entries.append({"kernel": bundled.name, "size": size, "text": text})
+        self.say("remembered", entries=entries)
+
+    # -- tuning -----------------------------------------------------------------------------------
+
+    async def _tune(self) -> None:
+        """Tune the chosen kernel afresh, showing how it goes."""
+        live = LiveView(self)
+        live.show()
+        try:
+            report = await self.tuner.tune_async(
+                self.bundled.kernel, *self._buffers, progress=live.add, fresh=True
+            )
+            self.show_outcome(self._decided(report))
+            await self.tuner.store.flush()
+            self._show_remembered()
+        except Exception as error:
+            self.show_outcome({"verdict": "No result", "status": str(error)})
+        finally:
+            self._task = None
+
+    def _decided(self, report: Any) -> View:
+        """The view of a report."""
+        best_ns, decision = report.winner_ns, report.decision
+        kept = report.source in ("store", "memory")
+        counts = ", ".join(f"{count} {what}" for what, count in report.counts().items() if count)
+        clock = f"{decision.clock.kind} clock, quantum {duration(decision.clock.quantum_ns)}"
+        figures: list[Any] = []
+        if best_ns:
+            work = self.bundled.work(self.bundled.size(self.size))
+            figures += [(duration(best_ns), "winner")]
+            figures += [rate(work.flops, work.bytes, best_ns).split()]
+            figures += [(factor(report.default_ns, best_ns), "over the first candidate")]
+            figures += [(factor(report.slowest_ns, best_ns), "over the slowest")]
+        return {
+            "verdict": report.winner.name if report.winner else "No winner",
+            "badge": "remembered" if kept else "just tuned",
+            "state": "store" if kept else "done",
+            "progress": 100,
+            "status": f"{len(report.results)} candidates: {counts}. {decision.strategy} strategy, "
+            f"{decision.launches} launches in {decision.wall_s:.1f} s, {clock}.",
+            "figures": figures,
+            "rows": _rows(report),
+            "button": "Tune again",
+        }
 
 
-def choose(kernel: str, size: str) -> None:
-    """From the page: another kernel or size."""
-    if LAB is not None:
-        LAB.choose(kernel, size)
+class LiveView:
+    """What is known while a tune goes on."""
+
+    def __init__(self, lab: Lab) -> None:
+        self._lab = lab
+        self._total = len(lab.bundled.kernel)
+        self._best_ns: dict[str, int] = {}
+        self._compiled: set[int] = set()
+        self._tried: set[int] = set()
+        self._failed: set[int] = set()
+        self._samples = 0
+        self._shown_s = 0.0
+        self._began_s = time.monotonic()
+
+    def add(self, event: Any) -> None:
+        """Take an event of the tune in, and show it when the last view is old enough."""
+        (self._compiled if event.kind == "compiled" else self._tried).add(event.candidate)
+        if event.failure is not None:
+            self._failed.add(event.candidate)
+        if event.duration_ns is not None:
+            self._samples += 1
+            best_ns = self._best_ns.get(event.name, event.duration_ns)
+            self._best_ns[event.name] = min(best_ns, event.duration_ns)
+        now_s = time.monotonic()
+        if now_s - self._shown_s >= _SHOW_EVERY_S:
+            self._shown_s = now_s
+            self.show()
+
+    def show(self) -> None:
+        """Show the view of now: the fastest first."""
+        lab, compiled, tried = self._lab, len(self._compiled), len(self._tried)
+        ranked = sorted(self._best_ns.items(), key=lambda item: item[1])
+        scale_ns = (ranked[0][1], ranked[-1][1]) if ranked else (1, 1)
+        rows = [
+            _row(name, "" if rank else "best so far", time_ns, scale_ns, place=str(rank + 1))
+            for rank, (name, time_ns) in enumerate(ranked[:_ROWS_WHILE_TUNING])
+        ]
+        status = f"{compiled} of {self._total} compiled, {tried} tried, {self._samples} samples"
+        failed = f", {len(self._failed)} out" if self._failed else ""
+        done = 20 * compiled + 30 * tried + 50 * self._samples / lab.tuner.config.usable_max_samples
+        lab.show_outcome(
+            {
+                "verdict": f"Tuning {lab.bundled.name} {_extents(lab.bundled, lab.size)}",
+                "badge": f"{time.monotonic() - self._began_s:.1f} s",
+                "state": "tuning",
+                "progress": min(99, round(done / max(1, self._total))),
+                "status": status + failed,
+                "figures": [(duration(ranked[0][1]), "best so far")] if ranked else [],
+                "rows": rows,
+                "button": "Tuning…",
+            }
+        )
 
 
-def tune() -> None:
-    """From the page: tune now, if nothing is being tuned."""
-    if LAB is not None and LAB.task is None:
-        LAB.task = asyncio.ensure_future(LAB.tune())
-        LAB.task.add_done_callback(_tuned)
+def _rows(report: Any) -> list[View]:
+    """The table: the winner and its ties, the others by time, then those without one."""
+    order = {"winner": 0, "tie": 1}
+    timed = [result for result in report.results if result.time_ns]
+    timed.sort(key=lambda result: (order.get(result.status, 2), result.time_ns))
+    scale_ns = report.winner_ns or 1, max((result.time_ns for result in timed), default=1)
+    rows = []
+    for place, result in enumerate(timed, 1):
+        plain = result.status in ("winner", "tie", "slower")
+        row = _row(
+            result.name,
+            result.status if plain else result.reason or result.status,
+            result.time_ns,
+            scale_ns,
+            place=str(place),
+            kind=result.status,
+        )
+        rows.append(row | {"interval": between(result.interval_ns) if result.interval_ns else ""})
+    for result in report.results:
+        if not result.time_ns:
+            verdict = f"{result.status}: {result.reason}" if result.reason else result.status
+            rows.append(_row(result.name, verdict, None, scale_ns, kind="out"))
+    return rows
 
 
-def _tuned(task: asyncio.Task[None]) -> None:
-    if LAB is not None:
-        LAB.task = None
-        if not task.cancelled() and task.exception() is not None:
-            told = {"verdict": "No result", "status": str(task.exception())}
-            LAB.say("outcome", **{**_idle(), **told})
+def _row(
+    name: str, verdict: str, time_ns: int | None, scale_ns: tuple[int, int], **more: str
+) -> View:
+    """One row of the table; its bar is drawn between the best and the slowest of `scale_ns`."""
+    row = {"place": "", "name": name, "time": "", "interval": "", "ratio": "", "bar": 0, "kind": ""}
+    if time_ns:
+        best_ns, slowest_ns = scale_ns
+        row |= {"time": duration(time_ns), "ratio": factor(time_ns, best_ns)}
+        row["bar"] = round(min(100, 100 * time_ns / min(slowest_ns, _WIDEST * best_ns)), 1)
+    return row | {"verdict": verdict} | more
 
 
-def hide(hidden: bool) -> None:
-    """From the page: whether it is hidden."""
-    if LAB is not None:
-        LAB.tuner.device.hide(hidden)
+def _extents(bundled: Bundled, size: str) -> str:
+    return " × ".join(f"{extent:,}".replace(",", " ") for extent in bundled.size(size))

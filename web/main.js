@@ -22,7 +22,7 @@ function offer(select, entries, chosen) {
 }
 
 function sizes(chosen) {
-  const kernel = kernels.find(one => one.name === $("kernel").value);
+  const kernel = kernels.find(({ name }) => name === $("kernel").value);
   offer($("size"), kernel.sizes, chosen);
   $("summary").textContent = kernel.summary;
 }
@@ -49,17 +49,17 @@ const show = {
   kernels: ({ entries, kernel, size }) => {
     kernels = entries;
     const [name, extent] = wanted();
-    const known = kernels.find(one => one.name === name);
-    offer($("kernel"), kernels.map(one => [one.name, one.name]), known ? name : kernel);
+    const known = kernels.some(entry => entry.name === name);
+    offer($("kernel"), kernels.map(entry => [entry.name, entry.name]), known ? name : kernel);
     sizes(known ? extent : size);
     $("tune").disabled = false;
     choose();
   },
   remembered: ({ entries }) => {
     $("remembered").hidden = !entries.length;
-    $("remembered").replaceChildren(...entries.map(one => {
-      const link = element("a", one.text);
-      link.href = `#${one.kernel}/${one.size}`;
+    $("remembered").replaceChildren(...entries.map(pick => {
+      const link = element("a", pick.text);
+      link.href = `#${pick.kernel}/${pick.size}`;
       return link;
     }));
   },
@@ -104,7 +104,7 @@ $("size").onchange = choose;
 $("form").onsubmit = event => { event.preventDefault(); call("tune"); };
 addEventListener("hashchange", () => {
   const [name, extent] = wanted();
-  if (!kernels.some(one => one.name === name)) return;
+  if (!kernels.some(kernel => kernel.name === name)) return;
   $("kernel").value = name;
   sizes(extent);
   choose();

@@ -13,14 +13,13 @@ async function open() {
   const wheels = site.wheels.map(name => new URL(name, self.location.href).href);
   await python.loadPackage(wheels, { messageCallback: () => 0 });
   python.FS.writeFile("lab.py", await (await fetch("lab.py")).text());
-  const lab = python.pyimport("lab");
+  const module = python.pyimport("lab");
   const packages = performance.now();
-  await lab.start(say, JSON.stringify({ pyodide_ms: loaded - began, packages_ms: packages - loaded }));
-  return lab;
+  return module.start(say, JSON.stringify([loaded - began, packages - loaded]));
 }
 
 const opening = open().catch(error => {
   self.postMessage({ kind: "trouble", text: String(error.message || error) });
   throw error;
 });
-self.onmessage = async ({ data }) => (await opening)[data.call](...data.args);
+self.onmessage = async ({ data }) => (await opening)?.[data.call](...data.args);

@@ -11,6 +11,7 @@ import webtune as wt
 from webtune import bundled as kernels
 from webtune.bundled import base
 from webtune.strategies.drive import complete
+from webtune.tuning.programs import ProgramCache
 
 ODD = [
     (name, label) for name in kernels.names() for label in kernels.get(name).sizes if "odd" in label
@@ -54,20 +55,20 @@ def tuner():
         yield tuner
 
 
-def answer(tuner, bundled, tunable, args, array):
+def answer(tuner, bundled, candidate, args, array):
     """What one candidate leaves in the output, which holds NaNs (or the input) before."""
     output = args[bundled.output_index]
     content = array if bundled.output in bundled.kernel.restore else poison(array)
     tuner.device.write(output.handle, memoryview(np.ascontiguousarray(content)).cast("B"))
-    recorded = tuner.record_candidate(tunable, tuple(args))
-    for buffer in recorded.scratch:
+    recording = ProgramCache(tuner.device).record(candidate, tuple(args))
+    for buffer in recording.scratch:
         dirt = np.full(max(1, buffer.size), QNAN, np.uint32)
         tuner.device.write(buffer.handle, memoryview(dirt).cast("B"))
-    program = complete(tuner.device.compile(recorded.dispatches))
+    program = complete(tuner.device.compile(recording.dispatches))
     tuner.device.submit(program)
     got = tuner.download(output)
     tuner.device.release(program)
-    recorded.free()
+    recording.free()
     return got
 
 
@@ -75,23 +76,23 @@ def poison(array):
     return np.full(array.shape, QNAN, np.uint32).view(array.dtype)
 
 
-def wrong_candidates(tuner, bundled, size, wanted=lambda tunable: True, arrays=None):
+def wrong_candidates(tuner, bundled, size, wanted=lambda candidate: True, arrays=None):
     """Names of candidates with a wrong answer, and how many ran."""
     arrays = arrays or bundled.arguments(size)
     expected = bundled.expected(size, *arrays)
     args = [tuner.upload(array) for array in arrays]
     wrong, ran = [], 0
-    for tunable in bundled.kernel.candidates:
-        if not wanted(tunable):
+    for candidate in bundled.kernel.candidates:
+        if not wanted(candidate):
             continue
         try:
-            got = answer(tuner, bundled, tunable, args, arrays[bundled.output_index])
+            got = answer(tuner, bundled, candidate, args, arrays[bundled.output_index])
         except wt.Reject:
             continue
         ran += 1
         assert got.shape == expected.shape
         if not np.allclose(got, expected, rtol=bundled.rtol, atol=bundled.atol):
-            wrong.append(tunable.name)
+            wrong.append(candidate.name)
     for buffer in args:
         buffer.destroy()
     return wrong, ran
@@ -113,17 +114,19 @@ def test_every_candidate_serves_the_small_size_and_gives_the_right_answer(tuner,
     assert ran == len(bundled.kernel)
 
 
-@pytest.mark.parametrize(("name", "candidate", "size"), FOLDED)
-def test_more_workgroups_than_one_dimension_holds_are_folded(tuner, name, candidate, size):
+@pytest.mark.parametrize(("name", "wanted", "size"), FOLDED)
+def test_more_workgroups_than_one_dimension_holds_are_folded(tuner, name, wanted, size):
     bundled = kernels.get(name)
     args = [tuner.upload(array) for array in bundled.arguments(size)]
-    (tunable,) = (one for one in bundled.kernel.candidates if one.name == candidate)
-    recorded = tuner.record_candidate(tunable, tuple(args))
-    assert max(math.prod(one.workgroups) for one in recorded.dispatches) > base.MOST_GROUPS
-    recorded.free()
+    (candidate,) = (each for each in bundled.kernel.candidates if each.name == wanted)
+    recording = ProgramCache(tuner.device).record(candidate, tuple(args))
+    assert (
+        max(math.prod(dispatch.workgroups) for dispatch in recording.dispatches) > base.MOST_GROUPS
+    )
+    recording.free()
     for buffer in args:
         buffer.destroy()
-    assert wrong_candidates(tuner, bundled, size, lambda one: one is tunable) == ([], 1)
+    assert wrong_candidates(tuner, bundled, size, lambda each: each is candidate) == ([], 1)
 
 
 def test_softmax_of_huge_values_neither_overflows_nor_vanishes(tuner):
@@ -159,7 +162,7 @@ def test_a_checked_tune_of_a_bundled_kernel_fails_nobody_and_changes_no_argument
     report = tuner.tune(bundled.kernel, *args)
     assert report.winner_ns > 0
     fine = {"winner", "tie", "slower", "eliminated", "skipped"}
-    assert [one for one in report.results if one.status not in fine] == []
+    assert [result for result in report.results if result.status not in fine] == []
     for buffer, array in zip(args, arrays, strict=True):
         np.testing.assert_array_equal(tuner.download(buffer), array)
 
