@@ -168,7 +168,7 @@ async def destroy(when: str) -> Any:
         except wt.WebtuneError as error:
             outcome["download"] = type(error).__name__
         outcome["lost"] = bool(tuner.device.lost)
-        outcome["jobs"] = len(tuner._decider.jobs)
+        outcome["jobs"] = len(tuner._scheduler._tasks)
         suspects = tuner.store.suspects(tuner.device.identity.digest)
         outcome["suspects"] = len(suspects)
     async with opened() as again:

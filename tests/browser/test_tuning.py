@@ -176,7 +176,7 @@ async def close_during() -> Any:
     x, y = data(tuner)
     tuner.run(kernel, x, y)
     await asyncio.sleep(0.2)
-    jobs = [job for job, _ in tuner._decider.jobs.values()]
+    jobs = list(tuner._scheduler._tasks.values())
     tuner.close()
     await asyncio.gather(*jobs, return_exceptions=True)
     try:
@@ -184,7 +184,7 @@ async def close_during() -> Any:
         raised = ""
     except wt.TunerClosed as error:
         raised = str(error)
-    left = len(tuner._decider.jobs)
+    left = len(tuner._scheduler._tasks)
     return [len(jobs), all(job.done() for job in jobs), left, "closed" in raised]
 
 

@@ -16,9 +16,10 @@ from typing import Any
 
 from webtune import strategies
 from webtune.config import Config, resolve
+from webtune.gpu.base import is_device
 from webtune.gpu.browser.adapters import adopt_device, browser_version, open_device
 from webtune.gpu.browser.javascript import pyodide_module
-from webtune.hosts.shared import Stores, is_device, own_version, prepare
+from webtune.hosts.shared import Stores, own_version, prepare
 from webtune.store.opfs import OpfsStore
 from webtune.tuner import Tuner
 

@@ -16,8 +16,9 @@ from typing import Any
 from webtune import strategies
 from webtune.config import Config, resolve
 from webtune.errors import ConfigError, UsageError
+from webtune.gpu.base import is_device
 from webtune.gpu.native.adapters import adopt_device, open_device
-from webtune.hosts.shared import Stores, is_device, own_version, prepare
+from webtune.hosts.shared import Stores, own_version, prepare
 from webtune.store.base import Store
 from webtune.store.sqlite import SqliteStore
 from webtune.strategies.drive import complete

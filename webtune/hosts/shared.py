@@ -26,11 +26,6 @@ def own_version() -> tuple[str, str]:
     return "webtune", str(getattr(sys.modules.get("webtune"), "__version__", "unknown"))
 
 
-def is_device(device: Any) -> bool:
-    """Whether this is a device of webtune's own protocol, such as a scripted one."""
-    return hasattr(device, "compile_now")
-
-
 @dataclass(frozen=True, slots=True)
 class Opening:
     """What a caller asked of a tuner, understood before a device is opened."""
