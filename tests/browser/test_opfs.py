@@ -300,7 +300,7 @@ def test_a_tab_closed_while_it_writes_leaves_a_whole_file_and_its_start(
     open_page: Fresh, main: PythonPage
 ) -> None:
     run(main, PUT_MANY, namespace="dying", who="before")
-    tab = open_page("314.0.8", context=main.page.context)
+    tab = open_page(context=main.page.context)
     tab.page.evaluate(
         """source => { window.inside_python.call(
           source, "body", JSON.stringify({ namespace: "dying" })); }""",
@@ -362,7 +362,7 @@ def test_one_closed_tab_accuses_nobody_two_do_and_an_end_clears_them(
     open_page: Fresh, main: PythonPage
 ) -> None:
     def die() -> None:
-        tab = open_page("314.0.8", context=main.page.context)
+        tab = open_page(context=main.page.context)
         assert run(tab, BEGIN, namespace="deaths") == []
         tab.page.close()
 
