@@ -311,27 +311,14 @@ SHORTEN = (
     "--no-constant-folding",
     "--no-convert-posargs-to-args",
     "--no-hoist-literals",
+    "--no-remove-annotations",
     "--no-remove-builtin-exception-brackets",
     "--no-remove-dead-branches",
     "--no-remove-explicit-return-none",
     "--no-remove-object-base",
+    "--no-rename-locals",
 )
-"""For `pyminify`: comments, docstrings, annotations of functions and spaces go, and what is local
-to a function gets a short name."""
-AS_WRITTEN = ("--no-remove-annotations", "--no-rename-locals")
-SHRINK_SCRIPTS = """
-import pathlib, sys, rjsmin
-for path in pathlib.Path(sys.argv[1]).rglob("*.js"):
-    path.write_text(rjsmin.jsmin(path.read_text()))
-"""
-COMPRESS = """
-import os, sys, zipfile, zopfli
-source, target = sys.argv[1], sys.argv[1] + ".small"
-with zipfile.ZipFile(source) as old, zopfli.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as new:
-    for info in old.infolist():
-        new.writestr(info, old.read(info))
-os.replace(target, source)
-"""
+"""For `pyminify`: comments, docstrings and spaces go, all else stays as it is written."""
 
 
 class Wheels(NamedTuple):
@@ -340,8 +327,7 @@ class Wheels(NamedTuple):
     full: Path
     """All of webtune, for `pip install`."""
     pages: tuple[Path, ...]
-    """For `pyodide.loadPackage`: what every page uses, and the bundled kernels with the strategies
-    that are for comparison only."""
+    """For `pyodide.loadPackage`: what every page uses, and the bundled kernels."""
 
 
 def build_wheels() -> Wheels:
@@ -353,12 +339,8 @@ def build_wheels() -> Wheels:
     package = tree / "webtune"
     used = modules_used_in_pages(tree)
     common = [path for path in files_in(package) if path in used or is_data_beside(path, used)]
-    bundled = [*files_in(package / "bundled"), package / "strategies" / "seed.py"]
-    pages = (
-        # Functions are part of a bundled kernel's identity: they stay the same to the last word.
-        page_wheel("webtune", tree, common, SHORTEN),
-        page_wheel("webtune_bundled", tree, bundled, (*SHORTEN, *AS_WRITTEN)),
-    )
+    bundled = files_in(package / "bundled")
+    pages = (page_wheel("webtune", tree, common), page_wheel("webtune_bundled", tree, bundled))
     return Wheels(full, pages)
 
 
@@ -376,11 +358,11 @@ def modules_used_in_pages(tree: Path) -> set[Path]:
 
 
 def is_data_beside(path: Path, modules: set[Path]) -> bool:
-    """True for JavaScript in the folder of a package that is used."""
-    return path.suffix == ".js" and path.with_name("__init__.py") in modules
+    """True for JavaScript and other data in the folder of a package that is used."""
+    return path.suffix != ".py" and path.with_name("__init__.py") in modules
 
 
-def page_wheel(name: str, tree: Path, files: Sequence[Path], shorten: Sequence[str]) -> Path:
+def page_wheel(name: str, tree: Path, files: Sequence[Path]) -> Path:
     """A wheel in dist/page of some files of an unpacked wheel, its Python shortened."""
     stage = WORK / "page" / name
     shutil.rmtree(stage, ignore_errors=True)
@@ -394,17 +376,26 @@ def page_wheel(name: str, tree: Path, files: Sequence[Path], shorten: Sequence[s
     shutil.copyfile(old / "WHEEL", info / "WHEEL")
     about = email.message_from_bytes((old / "METADATA").read_bytes())
     (info / "METADATA").write_text(str(page_metadata(about, name)))
-    run(venv_tool("pyminify"), "--in-place", *shorten, stage / "webtune", quiet=True)
-    run(venv_tool("python"), "-c", SHRINK_SCRIPTS, stage, quiet=True)
-    for path in files_in(stage / "webtune"):
-        if not path.stat().st_size:
-            path.unlink()  # a package of webtune's needs no __init__ that is empty
+    run(venv_tool("pyminify"), "--in-place", *SHORTEN, stage / "webtune", quiet=True)
+    if (stage / "webtune" / "__init__.py").exists():
+        gather_modules(stage / "webtune")
     target = DIST / "page"
     target.mkdir(exist_ok=True)
     run(venv_tool("wheel"), "pack", "--dest-dir", target, stage, quiet=True)
     (wheel,) = target.glob(f"{name}-*-py3-none-any.whl")
-    run(venv_tool("python"), "-c", COMPRESS, wheel, quiet=True)
     return wheel
+
+
+def gather_modules(package: Path) -> None:
+    """Put all of a package but its `__init__.py` into one archive beside that, from which Python
+    imports as from a folder. Modules compress together to two thirds of what each takes alone."""
+    first = package / "__init__.py"
+    with zipfile.ZipFile(package / "modules.zip", "w", zipfile.ZIP_STORED) as archive:
+        for path in files_in(package):
+            if path not in (first, package / "modules.zip"):
+                archive.write(path, path.relative_to(package))
+                path.unlink()
+    first.write_text(f'__path__.append(__path__[0] + "/modules.zip")\n{first.read_text()}')
 
 
 def page_metadata(about: email.message.Message, name: str) -> email.message.Message:

@@ -21,7 +21,9 @@ from webtune.testing.browser import PythonPage, chromium, open_python, pack_webt
 
 ROOT = Path(__file__).resolve().parents[2]
 RUNTIMES = ROOT / ".build" / "node_modules"
-NEW, OLD = "pyodide", "pyodide-oldest"
+NEW, OLD = "314.0.8", "0.27.7"
+PACKAGES = {NEW: "pyodide", OLD: "pyodide-oldest"}
+"""Pyodide's releases by version: where requirements/package.json puts them."""
 PLACES = {
     "314 main": (NEW, False),
     "314 worker": (NEW, True),
@@ -29,7 +31,7 @@ PLACES = {
     "0.27 worker": (OLD, True),
 }
 NUMPY = "numpy-2.0.2-cp312-cp312-pyodide_2024_0_wasm32.whl"
-NUMPY_URL = f"https://cdn.jsdelivr.net/pyodide/v0.27.7/full/{NUMPY}"
+NUMPY_URL = f"https://cdn.jsdelivr.net/pyodide/v{OLD}/full/{NUMPY}"
 
 
 @pytest.fixture(scope="package")
@@ -53,9 +55,9 @@ def own_wheels(files: Path) -> list[str]:
 
 @pytest.fixture(scope="package")
 def origin(files: Path) -> Iterator[str]:
-    for version in (NEW, OLD):
-        if not (RUNTIMES / version / "pyodide.mjs").is_file():
-            pytest.fail(f"{version} is not in {RUNTIMES}: run `python3 build.py test`")
+    for name in PACKAGES.values():
+        if not (RUNTIMES / name / "pyodide.mjs").is_file():
+            pytest.fail(f"{name} is not in {RUNTIMES}: run `python3 build.py test`")
     with serve({"pyodide": RUNTIMES, "wheels": files}) as address:
         yield address
 
@@ -87,7 +89,7 @@ def open_page(browser: Any, origin: str, own_wheels: list[str]) -> Iterator[Fres
         return open_python(
             page,
             origin,
-            runtime=f"/pyodide/{version}/",
+            runtime=f"/pyodide/{PACKAGES[version]}/",
             wheels=[*wheels, *own_wheels],
             worker=worker,
             prepare=prepare,
@@ -129,7 +131,7 @@ def numpy_wheel(files: Path) -> str:
     """numpy for the older Pyodide: named, lying beside the checkout, or from Pyodide's CDN."""
     target = files / NUMPY
     named = os.environ.get("WEBTUNE_TEST_NUMPY_WHEEL")
-    beside = ROOT.parent / "shared" / "pyodide" / "0.27.7" / NUMPY
+    beside = ROOT.parent / "shared" / "pyodide" / OLD / NUMPY
     kept = RUNTIMES / NUMPY
     for source in [*([Path(named)] if named else []), beside, kept]:
         if source.is_file():
@@ -149,7 +151,7 @@ def numpy_wheel(files: Path) -> str:
 
 def offered(content: bytes, target: Path) -> str:
     """The wheel among what pages load, if it is the one that Pyodide's lock file names."""
-    lock = json.loads((RUNTIMES / OLD / "pyodide-lock.json").read_text())
+    lock = json.loads((RUNTIMES / PACKAGES[OLD] / "pyodide-lock.json").read_text())
     assert hashlib.sha256(content).hexdigest() == lock["packages"]["numpy"]["sha256"]
     target.write_bytes(content)
     return f"/wheels/{NUMPY}"
