@@ -267,9 +267,11 @@ NODE_MODULES = WORK / "node_modules"
 
 
 def ensure_chromium() -> None:
-    """A Chromium that the browser tests can start: the system's, or Playwright's own."""
+    """A Chromium that the browser tests can start: one that is named, the system's, or
+    Playwright's own."""
     mark = digest((PINNED / "test.txt").read_bytes())
-    if shutil.which("chromium") or stamped("chromium", mark):
+    named = os.environ.get("WEBTUNE_TEST_CHROMIUM")
+    if named or shutil.which("chromium") or stamped("chromium", mark):
         return
     # Ubuntu's package only points to a snap, which containers lack.
     if may_apt() and platform.freedesktop_os_release()["ID"] == "debian":
