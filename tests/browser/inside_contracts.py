@@ -73,7 +73,7 @@ def load(source, absent):
     for name, members in absent.items():
         stub = types.ModuleType(name)
         for member in members:
-            setattr(stub, member, type(member, (), {}))
+            setattr(stub, member, type(member, (), {"lose": None}))
         sys.modules[name] = stub
     module = types.ModuleType("contract")
     module.__dict__["__name__"] = "contract"
@@ -145,6 +145,7 @@ def device_contract(source):
         {
             "webtune.gpu.native.device": ["NativeDevice"],
             "webtune.gpu.native.adapters": ["open_device"],
+            "webtune.testing": ["ScriptedDevice"],
         },
     )
 
