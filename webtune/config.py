@@ -172,7 +172,7 @@ class Config:
     log: str = _knob(
         "minimal", "tuner", "what is logged of a tune", *("disabled", "minimal", "full")
     )
-    record: str | None = _knob(
+    decision_log: str | None = _knob(
         None, "tuner", "file that gets one JSON line a decision; stderr is the error stream"
     )
 

@@ -106,7 +106,7 @@ def test_an_outer_tune_waits_for_the_inner_one_and_meanwhile_fallbacks_run(
 
 async def many_tasks() -> Any:
     decisions = []
-    async with opened(record=decisions.append) as tuner:
+    async with opened(decision_log=decisions.append) as tuner:
         kernel = spin()
         x, y = data(tuner)
         reports = asyncio.gather(*(tuner.tune_async(kernel, x, y) for _ in range(16)))
@@ -274,7 +274,7 @@ def test_the_page_stays_alive_while_its_peaks_are_probed(main: PythonPage) -> No
 
 async def reach_the_peak(strategy: str) -> Any:
     decisions = []
-    settings = {"compute_threshold": 0.05, "record": decisions.append}
+    settings = {"compute_threshold": 0.05, "decision_log": decisions.append}
     async with probing()(store="roofline", **settings) as tuner:
         peaks = await tuner.peaks_async()
         await tuner.store.flush()

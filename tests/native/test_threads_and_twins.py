@@ -57,7 +57,7 @@ def together(count: int, work: Callable[[int], Any]) -> list[Any]:
 
 def test_32_threads_on_one_device_compute_rightly_and_tune_each_key_once() -> None:
     decisions: list[dict[str, Any]] = []
-    with wt.open_tuner(store="memory", record=decisions.append) as tuner:
+    with wt.open_tuner(store="memory", decision_log=decisions.append) as tuner:
         kernel = scale()
 
         def work(number: int) -> list[float]:

@@ -73,10 +73,10 @@ def page(page_host: Any) -> Open:
     """`page(device)`: a tuner as a page has it. The device must be `awaiting`."""
 
     def make_one(
-        device: ScriptedDevice, store: Any = None, record: Any = None, **settings: Any
+        device: ScriptedDevice, store: Any = None, decision_log: Any = None, **settings: Any
     ) -> wt.Tuner:
         config = resolve(arguments=settings)
-        observer = Logger(config.log, open_sink(record))
+        observer = Logger(config.log, open_sink(decision_log))
         return wt.Tuner(Context(device, store or MemoryStore(), page_host, config, observer))
 
     return make_one

@@ -32,7 +32,7 @@ def test_a_decision_tells_what_was_tried_measured_and_decided(make, opened):
     lines = []
     faults = Faults(compile={"c": "no such type"})
     device = ScriptedDevice(TIMES, faults=faults)
-    tuner = opened(device, record=lines.append)
+    tuner = opened(device, decision_log=lines.append)
     slow = wt.Group("slow", priority=-1)
     ops = make("abcd", groups={"d": {slow: 0}})
     report = tuner.tune(ops, tuner.empty(4, "u32"))
@@ -57,7 +57,7 @@ def test_a_decision_tells_what_was_tried_measured_and_decided(make, opened):
 def test_checks_and_their_mismatches_are_in_the_line(make, opened):
     lines = []
     device = ScriptedDevice(TIMES, faults=Faults(wrong=["b"]), effect=lambda v, d: None)
-    tuner = opened(device, record=lines.append)
+    tuner = opened(device, decision_log=lines.append)
     tuner.tune(make("abc", check=wt.AllClose(), restore=["y"]), tuner.empty(4, "u32"))
     [line] = [valid(each) for each in lines]
     assert line["checked"] is True
@@ -79,7 +79,7 @@ def test_checks_and_their_mismatches_are_in_the_line(make, opened):
 @pytest.mark.parametrize("strategy", ["fixed", "adaptive", "seed-fixed", "seed-adaptive"])
 def test_every_kind_of_decision_has_the_published_shape(make, opened, device, strategy):
     lines = []
-    tuner = opened(ScriptedDevice(TIMES, **device), record=lines.append, strategy=strategy)
+    tuner = opened(ScriptedDevice(TIMES, **device), decision_log=lines.append, strategy=strategy)
     with contextlib.suppress(wt.NoValidKernel):
         tuner.tune(make("abc"), tuner.empty(4, "u32"))
     [line] = [valid(each) for each in lines]
@@ -91,14 +91,14 @@ def test_every_kind_of_decision_has_the_published_shape(make, opened, device, st
 def test_lines_are_appended_to_a_file(make, opened, tmp_path):
     path = tmp_path / "decisions.jsonl"
     for name in ("one", "two"):
-        tuner = opened(ScriptedDevice(TIMES), record=str(path))
+        tuner = opened(ScriptedDevice(TIMES), decision_log=str(path))
         tuner.tune(make("abc", name=name), tuner.empty(4, "u32"))
     lines = [valid(json.loads(line)) for line in path.read_text().splitlines()]
     assert [line["kernel"] for line in lines] == ["one", "two"]
 
 
 def test_lines_go_to_stderr_where_it_is_named(make, opened, capfd):
-    tuner = opened(ScriptedDevice(TIMES), record="stderr", log="disabled")
+    tuner = opened(ScriptedDevice(TIMES), decision_log="stderr", log="disabled")
     tuner.tune(make("abc"), tuner.empty(4, "u32"))
     out, err = capfd.readouterr()
     assert out == ""
@@ -107,7 +107,7 @@ def test_lines_go_to_stderr_where_it_is_named(make, opened, capfd):
 
 def test_a_key_that_was_known_writes_no_line(make, opened):
     lines = []
-    tuner = opened(ScriptedDevice(TIMES), record=lines.append)
+    tuner = opened(ScriptedDevice(TIMES), decision_log=lines.append)
     y = tuner.empty(4, "u32")
     for _ in range(3):
         tuner.run(make("abc"), y)
@@ -118,7 +118,7 @@ def test_a_sink_that_fails_warns_and_undoes_nothing(make, opened):
     def full(document):
         raise OSError("no space left")
 
-    tuner = opened(ScriptedDevice(TIMES), record=full)
+    tuner = opened(ScriptedDevice(TIMES), decision_log=full)
     y = tuner.empty(4, "u32")
     with pytest.warns(wt.TuneWarning, match="no space left"):
         assert tuner.run(make("abc"), y) == wt.Hit(1)
@@ -128,7 +128,7 @@ def test_a_sink_that_fails_warns_and_undoes_nothing(make, opened):
 
 def test_a_sink_that_cannot_be_opened_is_told_at_once(opened, tmp_path):
     with pytest.raises(wt.UsageError, match="cannot be written"):
-        opened(ScriptedDevice(), record=str(tmp_path / "nowhere" / "log.jsonl"))
+        opened(ScriptedDevice(), decision_log=str(tmp_path / "nowhere" / "log.jsonl"))
 
 
 def test_files_are_weaker_than_the_environment_and_that_than_arguments(

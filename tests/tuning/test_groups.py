@@ -78,7 +78,7 @@ def test_a_negative_priority_skips_the_group_and_says_so(make, opened):
 def test_where_every_group_is_left_out_the_error_says_why(make, opened):
     closed = wt.Group("slow", priority=-1)
     decisions = []
-    tuner = opened(ScriptedDevice(), record=decisions.append)
+    tuner = opened(ScriptedDevice(), decision_log=decisions.append)
     with pytest.raises(wt.NoValidKernel, match="group 'slow' has priority -1 for this key"):
         tuner.tune(make("ab", groups={name: {closed: 0} for name in "ab"}), tuner.empty(4, "u32"))
     told = [event["text"] for each in decisions for event in each["events"]]

@@ -100,7 +100,7 @@ def test_work_becomes_a_limit_by_threshold_and_launch(opened):
 def test_adaptive_stops_at_a_candidate_confirmed_within_the_limit(make, opened):
     gpu = device()
     decisions = []
-    tuner = opened(gpu, record=decisions.append)
+    tuner = opened(gpu, decision_log=decisions.append)
     tuner.peaks()
     report = tuner.tune(job(make), tuner.empty(4, "u32"), strategy="adaptive")
     assert report.winner.name == "b"
@@ -134,7 +134,7 @@ def test_fixed_stops_sampling_the_others_once_one_is_within_the_limit(make, open
 def test_an_awaited_tune_short_circuits_too(make, page, strategy):
     async def main():
         decisions = []
-        tuner = page(device(awaiting=True), record=decisions.append)
+        tuner = page(device(awaiting=True), decision_log=decisions.append)
         await tuner.peaks_async()
         y = tuner.empty(4, "u32")
         report = await tuner.tune_async(job(make), y, strategy=strategy)
@@ -231,7 +231,7 @@ def test_a_buffer_that_is_passed_twice_is_one_working_set(opened):
 @pytest.mark.parametrize("strategy", ["adaptive", "fixed", "seed-adaptive", "seed-fixed"])
 def test_a_limit_that_a_time_disproves_is_given_up_within_the_same_tune(make, opened, strategy):
     decisions = []
-    tuner = opened(device(), record=decisions.append)
+    tuner = opened(device(), decision_log=decisions.append)
     tuner.peaks()
     # 10 µs at the peak, and "b" takes 2: it is within the limit, and shows that it is wrong.
     kernel = make("abcd", work=lambda y: wt.Work(bytes=1e6))

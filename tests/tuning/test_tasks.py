@@ -30,7 +30,7 @@ def test_a_call_answers_pending_at_once_and_the_pick_comes_later(make, page):
 def test_many_tasks_start_one_tune_and_the_others_run_the_fallback(make, page):
     async def main():
         decisions = []
-        tuner = page(ScriptedDevice(TIMES, awaiting=True), record=decisions.append)
+        tuner = page(ScriptedDevice(TIMES, awaiting=True), decision_log=decisions.append)
         ops = make("abc")
         y = tuner.empty(4, "u32")
 
@@ -49,7 +49,7 @@ def test_many_tasks_start_one_tune_and_the_others_run_the_fallback(make, page):
 def test_many_tasks_that_ask_for_the_decision_get_the_same_one(make, page):
     async def main():
         decisions = []
-        tuner = page(ScriptedDevice(TIMES, awaiting=True), record=decisions.append)
+        tuner = page(ScriptedDevice(TIMES, awaiting=True), decision_log=decisions.append)
         ops = make("abc")
         y = tuner.empty(4, "u32")
         reports = await asyncio.gather(*(tuner.tune_async(ops, y) for _ in range(32)))

@@ -57,7 +57,7 @@ def together(count, work):
 def test_32_threads_start_one_tune_and_the_others_run_the_fallback(make, opened):
     decisions = []
     device = SlowDevice(TIMES)
-    tuner = opened(device, record=decisions.append)
+    tuner = opened(device, decision_log=decisions.append)
     ops = make("abc")
     y = tuner.empty(4, "u32")
     states = together(32, lambda _: tuner.run(ops, y))
@@ -69,7 +69,7 @@ def test_32_threads_start_one_tune_and_the_others_run_the_fallback(make, opened)
 
 def test_32_threads_that_ask_for_the_decision_get_the_same_one(make, opened):
     decisions = []
-    tuner = opened(SlowDevice(TIMES), record=decisions.append)
+    tuner = opened(SlowDevice(TIMES), decision_log=decisions.append)
     ops = make("abc")
     y = tuner.empty(4, "u32")
     reports = together(32, lambda _: tuner.tune(ops, y))

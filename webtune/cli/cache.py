@@ -46,7 +46,7 @@ def show_picks(options: argparse.Namespace) -> int:
     if not found:
         raise WebtuneError(NO_MATCH + hidden)
     if options.json:
-        print_json([{**_plain(*pick), "record": document(pick[1])} for pick in found])
+        print_json([{**_plain(*pick), "decision": document(pick[1])} for pick in found])
         return 0
     for pick in found:
         _candidates(*pick).show()

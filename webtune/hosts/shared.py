@@ -71,10 +71,10 @@ def prepare(
 ) -> Opening:
     """Read the arguments of `open_tuner`; `configure` gives the configuration for settings. Raises
     `UsageError` and `ConfigError`."""
-    sink = settings.pop("record") if callable(settings.get("record")) else None
+    sink = settings.pop("decision_log") if callable(settings.get("decision_log")) else None
     shipped = None if bundle is None else Bundle.given(bundle)
     config = configure(settings)
     chosen = stores.choose(store, config)
     if shipped is not None:
         chosen = Layered(chosen, shipped)
-    return Opening(config, chosen, open_sink(sink or config.record))
+    return Opening(config, chosen, open_sink(sink or config.decision_log))

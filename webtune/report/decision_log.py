@@ -40,7 +40,9 @@ def open_sink(target: Any) -> DecisionSink | None:
         with open(target, "a", encoding="utf-8"):
             pass
     except (OSError, TypeError) as error:
-        raise UsageError(f"record={target!r} cannot be written: {reason_of(error)}") from error
+        raise UsageError(
+            f"decision_log={target!r} cannot be written: {reason_of(error)}"
+        ) from error
 
     def append(line: dict[str, Any]) -> None:
         # One write a line, so that processes that share the file do not mix lines.
