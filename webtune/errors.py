@@ -1,6 +1,26 @@
-"""Every way to fail, named by whose fault it is. This module imports nothing of webtune.
+"""Every failure, named by whose fault it is. This module imports nothing of webtune.
 
-A candidate's failure is a value (`Failure`); a caller's or a host's failure is an exception.
+A candidate's failure is a value, a `Failure` of some `FailureKind`. All others are exceptions:
+
+    Exception
+    └── WebtuneError
+        ├── UsageError (a ValueError)            the call cannot be served as it is written
+        │   ├── SpaceError                       the parameter space
+        │   ├── KernelError                      the kernel, its WGSL, its options
+        │   ├── ArgumentError                    an argument
+        │   ├── KeyUnserialisable                the key
+        │   └── ConfigError                      a setting
+        ├── FeatureUnavailable                   the device does not offer what is asked of it
+        ├── HostUnavailable (a RuntimeError)     there is no WebGPU here, or no adapter
+        ├── DeviceLost (a RuntimeError)          the device is gone
+        ├── DeviceTimeout (a TimeoutError)       submitted work did not come back
+        ├── LaunchError (a RuntimeError)         the device refused a program
+        ├── TunerClosed (a RuntimeError)         the tuner was closed before
+        ├── Reject                               raised by candidates that do not serve their inputs
+        └── NoValidKernel (a RuntimeError)       every candidate failed
+    UserWarning
+    ├── StoreWarning                             decisions are not remembered, or cannot be read
+    └── TuneWarning                              a tune in the background failed
 """
 
 from __future__ import annotations
