@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -26,7 +27,9 @@ hypothesis.settings.load_profile("untimed")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Refuse to test the checkout where the gate asked for the built wheel."""
+    """Refuse to test the checkout where the gate asked for the built wheel. Ctrl-C interrupts, also
+    where the shell that started this has it ignored, as it does for jobs in the background."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     expected = os.environ.get("WEBTUNE_TEST_EXPECT_AT")
     if expected and PACKAGE.parent != Path(expected).resolve():
         raise pytest.UsageError(f"webtune comes from {PACKAGE}, not from {expected}")
