@@ -129,7 +129,7 @@ async def with_numpy() -> Any:
 
 
 def test_with_numpy_arrays_go_in_and_out_directly(open_page: Fresh, numpy_wheel: str) -> None:
-    page = open_page("pyodide-oldest", wheels=(numpy_wheel,))
+    page = open_page("0.27.7", wheels=(numpy_wheel,))
     had, kind, shape, dtype, right, winner, half, _, checked = run(page, with_numpy)
     assert had is False, "importing webtune loaded numpy"
     assert (kind, shape, dtype) == ("ndarray", [32, 32], "float32")

@@ -57,7 +57,7 @@ def run(page: PythonPage, body: str, **arguments: Any) -> Any:
 def tabs(open_page: Fresh, shared: Callable[[str], PythonPage]) -> tuple[PythonPage, PythonPage]:
     """Two tabs that share their OPFS: the main thread of one, a worker of the other."""
     first = shared("314 main")
-    return first, open_page("pyodide-oldest", True, context=first.page.context)
+    return first, open_page("0.27.7", True, context=first.page.context)
 
 
 PUT_MANY = """
