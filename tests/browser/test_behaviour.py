@@ -126,7 +126,7 @@ def test_many_tasks_start_one_tune_and_its_line_has_the_published_shape(main: Py
     assert winners == [60]
     [line] = decisions
     jsonschema.Draft202012Validator(schema()).validate(line)
-    assert {"browser", "pyodide", "python", "webtune"} <= line["versions"].keys()
+    assert {"browser", "pyodide", "python", "webtune"} <= dict(line["versions"]).keys()
 
 
 async def environments() -> Any:

@@ -115,7 +115,7 @@ async def two_tuners() -> Any:
             one.tune_async(spin((7_000, 50), name="second"), *both[0][1]),
             other.tune_async(third, *both[1][1]),
         )
-        await one.finished()
+        await one.settled()
         await other.settled()
         hits = [type(tuner.run(kernel, *pair)).__name__ for tuner, pair in both]
         await one.store.flush()
